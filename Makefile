@@ -1,5 +1,5 @@
 # make demo    see continual learning happen
-# make test    lint, types, tests
+# make test    lint, types, imports, tests
 # make docs    the documentation as a site
 #
 # Each sets up its own environment in .venv the first time; nothing but Python >= 3.11 and make is needed.
@@ -19,9 +19,9 @@ endif
 
 help:
 	@echo 'make demo    SAFE on an embedded stream with an embedded backbone: a table, and a page to open'
-	@echo 'make test    lint, types and tests'
+	@echo 'make test    lint, types, imports and tests'
 	@echo 'make docs    the documentation as a site, in build/site'
-	@echo 'make lint    lint and types only'
+	@echo 'make lint    lint, types and imports only'
 	@echo 'make format  format the code'
 	@echo 'make setup   only make the environment in .venv'
 	@echo 'make clean   remove the environment and every cache'
@@ -48,6 +48,7 @@ lint: setup
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: setup
 	$(BIN)/python -m ruff check --fix .

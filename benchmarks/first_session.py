@@ -1,11 +1,12 @@
 """How long does SAFE's first session take, beside RanPAC's? Both learn it in turn, --repeat times.
 
-    python benchmarks/first_session.py --folder PICTURES --step 10 --each 200 --weights FILE --pet ssf train.epochs=10
+    python benchmarks/first_session.py --folder PICTURES --step 10 --each 200 --weights FILE \
+        --pet ssf train.epochs=10
 
-PICTURES and the options are those of cells.py. A line for each turn: the seconds of the whole session, and of every
-phase that trains; what is left is the reading of pictures, the questions to pilots, and statistics. The first turn sets
-up libraries and reads pictures for the first time: look at the last, on a machine that does nothing else. "ratio" is
-SAFE's time over RanPAC's.
+PICTURES and the options are those of cells.py. A line for each turn: the seconds of the whole
+session, and of every phase that trains; what is left is the reading of pictures, the questions to
+pilots, and statistics. The first turn sets up libraries and reads pictures for the first time: look
+at the last, on a machine that does nothing else. "ratio" is SAFE's time over RanPAC's.
 """
 
 import argparse
@@ -17,28 +18,36 @@ import torch
 from cells import add_options, loaded, made, words_of
 
 from safecl.engine.learn import learn
-from safecl.experiments.config import load
+from safecl.experiments.config import resolve
 
 
 def turn(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One first session of each method, one after the other."""
     found: dict[str, Any] = {}
     for name in ("ranpac", "safe"):
-        settings = load(name, [*words_of(options, seed), *options.words])
+        settings = resolve(name, [*words_of(options, seed), *options.words])
         method, stream, fit = made(settings, loaded(settings))
-        session, began = stream.open(1), time.monotonic()
+        session = stream.open(1)
+        began = time.monotonic()
         took = learn(method, session, fit)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         seconds = time.monotonic() - began
         phases = {phase["phase"]: round(phase["seconds"], 2) for phase in took["phases"]}
-        found[name] = {"pictures": len(session.train), "steps": took["steps"], "seconds": round(seconds, 2), **phases}
+        found[name] = {
+            "pictures": len(session.train),
+            "steps": took["steps"],
+            "seconds": round(seconds, 2),
+            **phases,
+        }
         found[name] |= {"notes": method.notes} if method.notes else {}
     return found | {"ratio": round(found["safe"]["seconds"] / found["ranpac"]["seconds"], 2)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_options(parser)
     parser.add_argument("--repeat", type=int, default=2)
     options = parser.parse_args()

@@ -1,6 +1,8 @@
-"""Make the pictures and the terminal text of docs/gallery.md, and README's picture, by the commands that they show.
+"""Make the pictures and the terminal text of docs/gallery.md, and README's picture, by the commands
+that they show.
 
-python benchmarks/gallery.py ASSETS WORK    ASSETS holds flowers102_20x12 and pacs_30x15; WORK is where runs are kept.
+python benchmarks/gallery.py ASSETS WORK    ASSETS holds flowers102_20x12 and pacs_30x15; WORK is
+where runs are kept.
 """
 
 import io
@@ -16,8 +18,13 @@ from PIL import Image
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, OUT, TERMINAL = ROOT / "docs/gallery.md", ROOT / "docs/gallery", ROOT / "docs/learn.svg"
-FLOWERS = {"july": ("alpine_sea_holly", "anthurium", "artichoke"), "august": ("azalea", "bearded_iris")}
+PAGE = ROOT / "docs/gallery.md"
+OUT = ROOT / "docs/gallery"
+TERMINAL = ROOT / "docs/learn.svg"
+FLOWERS = {
+    "july": ("alpine_sea_holly", "anthurium", "artichoke"),
+    "august": ("azalea", "bearded_iris"),
+}
 STRANGER = "bird_of_paradise"
 ASK = "safecl predict {} --model flowers.safecl"
 COMMANDS = {
@@ -27,7 +34,8 @@ COMMANDS = {
         ASK.format(f"new/{STRANGER}.jpg"),
     ),
 }
-TAUGHT, HEAT_WIDTH = 20, 720
+TAUGHT = 20
+HEAT_WIDTH = 720
 
 
 def main(assets: Path, work: Path) -> None:
@@ -38,24 +46,34 @@ def main(assets: Path, work: Path) -> None:
     methods = ("safe", "ranpac", "finetune")
     curve(work, "demo", "safecl demo --quiet", *(f"runs/demo/{method}" for method in methods))
     pacs = shlex.quote(f"folder:{assets / 'pacs_30x15'}")
-    domains = f"safecl run simplecil stream={pacs} stream.protocol=domain --quiet --folder runs/domains"
+    domains = (
+        f"safecl run simplecil stream={pacs} stream.protocol=domain --quiet --folder runs/domains"
+    )
     curve(work, "domains", domains, "runs/domains")
     (work / "flowers.safecl").unlink(missing_ok=True)
     shutil.rmtree(work / "maps", ignore_errors=True)
-    show([*(f"safecl learn {name} --model flowers.safecl" for name in FLOWERS), ASK.format("new")], work)
+    show(
+        [*(f"safecl learn {name} --model flowers.safecl" for name in FLOWERS), ASK.format("new")],
+        work,
+    )
     ask(work)
 
 
 def show(commands: Sequence[str], work: Path) -> None:
-    """Run ``commands`` and keep what they print as README's picture of a terminal, in fonts that are there."""
+    """Run ``commands`` and keep what they print as README's picture of a terminal, in fonts that
+    are there.
+    """
     console = Console(record=True, width=118, file=io.StringIO())
     for command in commands:
         console.print(f"$ {command}", style="bold green", highlight=False)
-        said = re.sub(r"^Session .*\n", "", run(command, work), flags=re.MULTILINE)  # in a terminal, a bar that goes
+        # in a terminal, a bar that goes
+        said = re.sub(r"^Session .*\n", "", run(command, work), flags=re.MULTILINE)
         console.print(said, end="", markup=False, highlight=False)
     console.print()  # the last line is cut off
     drawn = re.sub(r"@font-face {.*?}\s*", "", console.export_svg(title="safecl"), flags=re.DOTALL)
-    TERMINAL.write_text(drawn.replace("Fira Code", "ui-monospace, Menlo, Consolas"), encoding="utf-8")
+    TERMINAL.write_text(
+        drawn.replace("Fira Code", "ui-monospace, Menlo, Consolas"), encoding="utf-8"
+    )
 
 
 def ask(work: Path) -> None:
@@ -71,7 +89,9 @@ def ask(work: Path) -> None:
 
 def lay_out(flowers: Path, work: Path) -> None:
     """Folders to teach, and one picture of each class and of a stranger to ask about."""
-    taught = {session: [flowers / "train" / name for name in names] for session, names in FLOWERS.items()}
+    taught = {
+        session: [flowers / "train" / name for name in names] for session, names in FLOWERS.items()
+    }
     for session, folders in taught.items():
         for folder in folders:
             target = work / session / folder.name
@@ -87,19 +107,24 @@ def lay_out(flowers: Path, work: Path) -> None:
 def curve(work: Path, name: str, command: str, *folders: str) -> None:
     """Run ``command`` and keep the accuracy after each session as docs/gallery/NAME.svg."""
     run(command, work)
-    run(f"safecl report {' '.join(folders)} --page {name}.html --files figures-{name} --force", work)
+    run(
+        f"safecl report {' '.join(folders)} --page {name}.html --files figures-{name} --force", work
+    )
     shutil.copy(work / f"figures-{name}/accuracy.svg", OUT / f"{name}.svg")
 
 
 def run(command: str, work: Path) -> str:
     """The standard output of a safecl command."""
     words = [sys.executable, "-m", *shlex.split(command)]
-    return subprocess.run(words, cwd=work, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8").stdout
+    return subprocess.run(
+        words, cwd=work, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ).stdout
 
 
 def put(mark: str, text: str) -> None:
     """Replace the block behind ``<!-- MARK -->`` in the page."""
-    page, block = PAGE.read_text(encoding="utf-8"), f"<!-- {mark} -->\n```\n{text.rstrip()}\n```"
+    page = PAGE.read_text(encoding="utf-8")
+    block = f"<!-- {mark} -->\n```\n{text.rstrip()}\n```"
     page, found = re.subn(rf"<!-- {mark} -->\n```\n.*?```", lambda _: block, page, flags=re.DOTALL)
     assert found == 1, mark
     PAGE.write_text(page, encoding="utf-8")

@@ -1,9 +1,10 @@
-"""Is the queue worth following? Accuracy after labelling the pictures that it names first, against as many at random.
+"""Is the queue worth following? Accuracy after labelling the pictures that it names first, against
+as many at random.
 
     python benchmarks/labelling.py --pictures DIR [--seeds 3]
 
-DIR holds train/CLASS and test/CLASS. A model learns a few pictures of half of the classes; the rest of the training
-pictures, of all classes, is the folder without labels. A line of JSON per seed.
+DIR holds train/CLASS and test/CLASS. A model learns a few pictures of half of the classes; the rest
+of the training pictures, of all classes, is the folder without labels. A line of JSON per seed.
 """
 
 import argparse
@@ -19,17 +20,22 @@ from safecl.streams.stream import positions
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--classes", type=int, default=12)
-    parser.add_argument("--known", type=int, default=4, help="labelled pictures of each class that is known")
+    parser.add_argument(
+        "--known", type=int, default=4, help="labelled pictures of each class that is known"
+    )
     parser.add_argument("--each", type=int, default=12, help="training pictures per class, at most")
     parser.add_argument("--labels", type=int, default=18, help="pictures that are labelled then")
     parser.add_argument("--size", type=int, default=64)
     o = parser.parse_args()
     data = read_folder(o.pictures, duplicates="allow")
-    train, test = positions(data.train.labels), positions(data.test.labels)
+    train = positions(data.train.labels)
+    test = positions(data.test.labels)
     for seed in range(o.seeds):
         dice = np.random.default_rng(seed)
         chosen = [data.classes[i] for i in dice.permutation(len(data.classes))[: o.classes]]
@@ -43,10 +49,16 @@ def main() -> None:
         line = {"seed": seed, "before": model.score(held)}
         with TemporaryDirectory() as folder:
             model.save(Path(folder) / "m.safecl")
-            for name, picked in {"queue": queue, "random": dice.permutation(rest)[: o.labels].tolist()}.items():
+            for name, picked in {
+                "queue": queue,
+                "random": dice.permutation(rest)[: o.labels].tolist(),
+            }.items():
                 again = ContinualClassifier.load(Path(folder) / "m.safecl")
                 again.learn(data.train.subset(picked))
-                line |= {name: again.score(held), f"{name}_classes": len({data.train.labels[i] for i in picked})}
+                line |= {
+                    name: again.score(held),
+                    f"{name}_classes": len({data.train.labels[i] for i in picked}),
+                }
         print(json.dumps({key: round(value, 4) for key, value in line.items()}), flush=True)
 
 

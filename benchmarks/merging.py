@@ -2,10 +2,10 @@
 
     python benchmarks/merging.py --pictures FOLDER --out merging.jsonl
 
-FOLDER holds train/CLASS and test/CLASS. A model learns eight classes; two copies of it learn six more each, apart. The
-merged model is compared with one that learned all of them in turn: accuracy on the test pictures of all twenty classes
-by the slow learner, the fast learner and both together, with the fast learner's tuning of the first model (share 0),
-averaged (0.5), or of the second (1).
+FOLDER holds train/CLASS and test/CLASS. A model learns eight classes; two copies of it learn six
+more each, apart. The merged model is compared with one that learned all of them in turn: accuracy
+on the test pictures of all twenty classes by the slow learner, the fast learner and both together,
+with the fast learner's tuning of the first model (share 0), averaged (0.5), or of the second (1).
 """
 
 import argparse
@@ -24,7 +24,9 @@ SHARES = (0.0, 0.5, 1.0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--each", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=None)
@@ -32,21 +34,30 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("merging.jsonl"))
     options = parser.parse_args()
     data = read_folder(options.pictures, duplicates="allow")
-    train, test = positions(data.train.labels), positions(data.test.labels)
+    train = positions(data.train.labels)
+    test = positions(data.test.labels)
     for seed in range(options.seeds):
-        order = [data.classes[i] for i in np.random.RandomState(seed).permutation(len(data.classes))[:20]]
+        order = [
+            data.classes[i] for i in np.random.RandomState(seed).permutation(len(data.classes))[:20]
+        ]
         parts = order[:8], order[8:14], order[14:]
-        lessons = [data.train.subset(sorted(i for c in part for i in train[c][: options.each])) for part in parts]
+        lessons = [
+            data.train.subset(sorted(i for c in part for i in train[c][: options.each]))
+            for part in parts
+        ]
         asked = data.test.subset([i for c in order for i in test[c]])
 
         def accuracy(model: ContinualClassifier, asked=asked) -> dict[str, float]:  # type: ignore[no-untyped-def]
             right: dict[str, list[bool]] = {}
-            labels, names = iter(asked.labels), model._fitted.classes
+            labels = iter(asked.labels)
+            names = model._fitted.classes
             for found in model._snapshot().scored(unlabelled(asked)):
                 wanted = [next(labels) for _ in next(iter(found.values()))]
                 for output in model._snapshot().outputs:
                     said = [names[i] for i in found[output].argmax(dim=1).tolist()]
-                    right.setdefault(output, []).extend(a == b for a, b in zip(said, wanted, strict=True))
+                    right.setdefault(output, []).extend(
+                        a == b for a, b in zip(said, wanted, strict=True)
+                    )
             return {output: float(np.mean(hits)) for output, hits in right.items()}
 
         base = ContinualClassifier(seed=seed, epochs=options.epochs)

@@ -1,23 +1,26 @@
 """Seconds of a session of each method, against what SAFE takes for as many network passes.
 
-    python benchmarks/methods.py                                      # the embedded backbone, glyphs
-    python benchmarks/methods.py --weights vit_tiny_augreg.safetensors --pictures cifar100_50x10 --methods all
+    python benchmarks/methods.py  # the embedded backbone, glyphs
+    python benchmarks/methods.py --weights vit_tiny_augreg.safetensors --pictures cifar100_50x10 \
+        --methods all
         --classes 10 --sessions 3 --epochs 5 --out methods_h200.csv
 
-A session is what ``engine.learn`` does: training, features, statistics and heads, with checkpoints of its phases, and
-without the evaluation. Pictures lie in memory at the size they are cropped from. All methods have the same epochs and
-batch size, the rest is as their presets say. The last session is learned once to warm up and to count, then ``--times``
-times from the same state; the fastest counts. Joint training has one session, of all pictures.
+A session is what ``engine.learn`` does: training, features, statistics and heads, with checkpoints
+of its phases, and without the evaluation. Pictures lie in memory at the size they are cropped from.
+All methods have the same epochs and batch size, the rest is as their presets say. The last session
+is learned once to warm up and to count, then ``--times`` times from the same state; the fastest
+counts. Joint training has one session, of all pictures.
 
-A pass is as many operations as a forward pass of the bare backbone takes for one picture: the operations (by the
-formulas of torch.utils.flop_counter, which has none for attention on the CPU) of the training steps and of all other
-calls of the network, divided by those of such a pass. A step is counted in its first, plain call for each shape of its
-inputs; replays of a CUDA graph do the same work. Work without the network (ridge regressions, k-means) takes time and
-counts no pass.
+A pass is as many operations as a forward pass of the bare backbone takes for one picture: the
+operations (by the formulas of torch.utils.flop_counter, which has none for attention on the CPU) of
+the training steps and of all other calls of the network, divided by those of such a pass. A step is
+counted in its first, plain call for each shape of its inputs; replays of a CUDA graph do the same
+work. Work without the network (ridge regressions, k-means) takes time and counts no pass.
 
-``ratio``: seconds over what SAFE takes for as many passes, by the line through SAFE's own session with the given number
-of epochs and with twice as many; its intercept is the work that does not grow with the passes. ``per_pass``: seconds
-per pass over those of SAFE. ``training_ratio``: the same for the training phases alone. ``learnable`` counts heads too.
+``ratio``: seconds over what SAFE takes for as many passes, by the line through SAFE's own session
+with the given number of epochs and with twice as many; its intercept is the work that does not grow
+with the passes. ``per_pass``: seconds per pass over those of SAFE. ``training_ratio``: the same for
+the training phases alone. ``learnable`` counts heads too.
 """
 
 import argparse
@@ -28,6 +31,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -45,26 +49,43 @@ from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED
 from safecl.configure.sentences import keys
-from safecl.engine import fit as engine
-from safecl.engine.checkpoint import PhaseCheckpoint
 from safecl.engine.cuda_graph import CudaGraph, Values
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.facts import hardware
-from safecl.engine.guard import Guard
+from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
+from safecl.engine.train_phase import Phase
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings, load, presets
 from safecl.methods.catalog import make_method, method_settings
-from safecl.methods.method import Method
+from safecl.methods.method import Method, restore
 from safecl.streams.catalog import open_stream
 from safecl.streams.pictures.images import ArrayPictures
 from safecl.streams.stream import Part, Stream
 
 LIMIT = 1.5
-ALSO = ("finetune-full", "joint-linear", "joint-full")  # besides every method that has a preset of its name
-COLUMNS = ("method", "seconds", "training", "passes", "training_passes", "ms_per_1000", "ratio", "per_pass",
-           "training_ratio", "graph", "learnable", "bytes_kept", "note")  # fmt: skip
+# besides every method that has a preset of its name
+ALSO = (
+    "finetune-full",
+    "joint-linear",
+    "joint-full",
+)
+COLUMNS = (
+    "method",
+    "seconds",
+    "training",
+    "passes",
+    "training_passes",
+    "ms_per_1000",
+    "ratio",
+    "per_pass",
+    "training_ratio",
+    "graph",
+    "learnable",
+    "bytes_kept",
+    "note",
+)
 
 
 class Operations(TorchDispatchMode):
@@ -84,7 +105,9 @@ class Operations(TorchDispatchMode):
 
 @dataclass
 class Steps:
-    """One attempt at a training phase: its operations, the input shapes it recorded, why it recorded none."""
+    """One attempt at a training phase: its operations, the input shapes it recorded, why it
+    recorded none.
+    """
 
     session: int
     phase: str
@@ -104,11 +127,8 @@ class Meter:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """The engine's steps and the backbone's passes are noted here."""
-        with (
-            patch.object(engine, "CudaGraph", lambda *inputs: MeteredGraph(self, *inputs)),
-            patch.object(Backbone, "tokens", self.metered_tokens(Backbone.tokens)),
-        ):
+        """The backbone's passes are noted here."""
+        with patch.object(Backbone, "tokens", self.metered_tokens(Backbone.tokens)):
             yield
 
     def metered_tokens(self, tokens: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -124,16 +144,30 @@ class Meter:
 
 
 class MeteredGraph(CudaGraph):
-    """A step whose operations are counted in its first call for each shape of its inputs, which is a plain one."""
+    """A step whose operations are counted in its first call for each shape of its inputs, which is
+    a plain one.
+    """
 
-    def __init__(self, meter: Meter, function: Callable[..., Values], device: torch.device, on: bool, say: Any) -> None:
+    def __init__(
+        self,
+        meter: Meter,
+        function: Callable[..., Values],
+        device: torch.device,
+        on: bool,
+        say: Any,
+    ) -> None:
         super().__init__(function, device, on, say)
-        self.meter, self.note, self.counts = meter, meter.steps[-1], dict[Any, int]()
+        self.meter = meter
+        self.note = meter.steps[-1]
+        self.counts = dict[Any, int]()
         if not self.on:
-            self.note.cause = "no CUDA device" if device.type != "cuda" else "the method asks for plain steps"
+            self.note.cause = (
+                "no CUDA device" if device.type != "cuda" else "the method asks for plain steps"
+            )
 
     def __call__(self, *inputs: Tensor) -> Values:
-        shapes, self.meter.stepping = tuple(x.shape for x in inputs), True
+        shapes = tuple(x.shape for x in inputs)
+        self.meter.stepping = True
         try:
             if not self.meter.counting or shapes in self.counts:
                 values = super().__call__(*inputs)
@@ -152,16 +186,16 @@ class MeteredGraph(CudaGraph):
         self.note.cause = str(error.__context__ or error).splitlines()[0]
 
 
-class MeteredTrainer(engine.Trainer):
-    """The engine's trainer, which names each attempt at a phase to a meter."""
+class MeteredTrainer(Trainer):
+    """The engine's trainer, whose attempts at a phase and their steps a meter notes."""
 
     def __init__(self, meter: Meter, *inputs: Any) -> None:
         self.meter = meter
-        super().__init__(*inputs)
+        super().__init__(*inputs, graph=partial(MeteredGraph, meter))
 
-    def _train(self, phase: engine.Phase, checkpoint: PhaseCheckpoint, held: Guard | None) -> bool:
+    def attempt(self, phase: Phase, *inputs: Any) -> str | None:
         self.meter.steps.append(Steps(self.session, phase.name))
-        return super()._train(phase, checkpoint, held)
+        return super().attempt(phase, *inputs)
 
 
 class Bench(NamedTuple):
@@ -193,7 +227,8 @@ class Measured:
 def measure(bench: Bench, settings: RunSettings, *epochs: int) -> list[Measured]:
     """The last session of a method, for each number of ``epochs`` in it."""
     stream = bench.stream.joint() if settings.method.joint else bench.stream.copy()
-    method, early = make_method(settings.method, bench.backbone), Meter()
+    method = make_method(settings.method, bench.backbone)
+    early = Meter()
     with early.installed():
         for number in range(1, len(stream)):
             one_session(bench, method, stream, number, settings, early)
@@ -201,18 +236,20 @@ def measure(bench: Bench, settings: RunSettings, *epochs: int) -> list[Measured]
     found = []
     for count in epochs:
         train = settings.train.model_copy(update={"epochs": count, "later_epochs": count})
-        chosen, best = settings.model_copy(update={"train": train}), (float("inf"), 0.0)
+        chosen = settings.model_copy(update={"train": train})
+        best = (float("inf"), 0.0)
         for attempt in range(1 + bench.times):
             again = make_method(settings.method, bench.backbone)
             if method.sessions:
-                again.restore(state, method.classes)
+                restore(again, state, method.classes)
             meter = Meter(counting=not attempt)
             with meter.installed():
                 times = one_session(bench, again, stream.copy(), len(stream), chosen, meter)
             if attempt:
                 best = min(best, times)
             else:
-                counted, facts = meter, again.facts()
+                counted = meter
+                facts = again.facts()
         operations = sum(steps.operations for steps in counted.steps)
         passes = (operations + counted.others) / bench.unit
         steps = [*early.steps, *counted.steps]
@@ -245,17 +282,27 @@ def operations_of_pass(backbone: Backbone, pictures: int = 8) -> float:
 def stream_in_memory(pictures: str, size: int, classes: int, sessions: int, each: int) -> Stream:
     """A class-incremental stream whose plain views and canvases are cut from arrays."""
     if pictures == "glyphs":
-        source = open_stream(pictures, size=size, classes=classes * sessions, sessions=sessions, train=each, test=1)
+        source = open_stream(
+            pictures, size=size, classes=classes * sessions, sessions=sessions, train=each, test=1
+        )
     else:
-        source = open_stream(f"folder:{pictures}", size=size, first=classes, step=classes, cache=False)
+        source = open_stream(
+            f"folder:{pictures}", size=size, first=classes, step=classes, cache=False
+        )
     if len(source) < sessions:
-        raise SafeclError(f"{pictures} has classes for {len(source)} sessions of {classes}, not {sessions}.")
+        raise SafeclError(
+            "package.says",
+            sentence=f"{pictures} has classes for {len(source)} sessions of {classes}, not"
+            f" {sessions}.",
+        )
     parts = []
     for number in range(1, sessions + 1):
         session = source.open(number)
         chosen = first_of_each(session.train.labels, each)
         labels = [session.train.labels[i] for i in chosen]
-        arrays = np.stack([square(session.train.decode(i), source.transform.resize) for i in chosen])
+        arrays = np.stack(
+            [square(session.train.decode(i), source.transform.resize) for i in chosen]
+        )
         part = ArrayPictures(arrays, labels)
         parts.append(Part(session.name, session.classes, part, part.subset([0])))
     return Stream(source.name, parts, transform=source.transform)
@@ -279,37 +326,58 @@ def square(image: Any, side: int) -> np.ndarray:
 
 
 def recording(steps: Sequence[Steps]) -> str:
-    """Whether the training steps of a method were recorded as CUDA graphs; if not, which and why."""
+    """Whether the training steps of a method were recorded as CUDA graphs; if not, which and
+    why.
+    """
     if not steps:
         return "no training"
     causes: dict[str, dict[str, None]] = {}
     for each in steps:
         if each.cause or not each.recorded:
-            causes.setdefault(each.cause or "no shape of its inputs came twice", {})[each.phase] = None
-    return "; ".join(f"{cause} ({', '.join(phases)})" for cause, phases in causes.items()) or "recorded"
+            causes.setdefault(each.cause or "no shape of its inputs came twice", {})[each.phase] = (
+                None
+            )
+    return (
+        "; ".join(f"{cause} ({', '.join(phases)})" for cause, phases in causes.items())
+        or "recorded"
+    )
 
 
 def row_of(name: str, found: Measured, safe: Sequence[Measured]) -> dict[str, Any]:
-    """A line of the table; ``safe``: SAFE's session, and the one with twice the epochs, where it was measured."""
+    """A line of the table; ``safe``: SAFE's session, and the one with twice the epochs, where it
+    was measured.
+    """
     row: dict[str, Any] = {
-        "method": name, "seconds": found.seconds, "training": found.training, "passes": found.passes,
-        "training_passes": found.training_passes, "ms_per_1000": 1e6 * found.seconds / found.passes,
-        "graph": recording(found.steps), **found.facts,
-    }  # fmt: skip
+        "method": name,
+        "seconds": found.seconds,
+        "training": found.training,
+        "passes": found.passes,
+        "training_passes": found.training_passes,
+        "ms_per_1000": 1e6 * found.seconds / found.passes,
+        "graph": recording(found.steps),
+        **found.facts,
+    }
     attempts = [(each.session, each.phase) for each in found.steps]
-    row["note"] = "diverged, and began again at a tenth of the rate" if len(set(attempts)) < len(attempts) else ""
+    row["note"] = (
+        "diverged, and began again at a tenth of the rate"
+        if len(set(attempts)) < len(attempts)
+        else ""
+    )
     if safe:
         own = safe[0]
         row["ratio"] = found.seconds / seconds_for(found.passes, safe)
         row["per_pass"] = found.seconds / found.passes / (own.seconds / own.passes)
         if found.training_passes:
-            each, reference = found.training / found.training_passes, own.training / own.training_passes
+            each = found.training / found.training_passes
+            reference = own.training / own.training_passes
             row["training_ratio"] = each / reference
     return row
 
 
 def seconds_for(passes: float, safe: Sequence[Measured]) -> float:
-    """What SAFE takes for so many passes: the line through its two sessions, which neither falls nor starts below 0."""
+    """What SAFE takes for so many passes: the line through its two sessions, which neither falls
+    nor starts below 0.
+    """
     one, two = safe
     slope = max((two.seconds - one.seconds) / (two.passes - one.passes), 0.0)
     if slope * one.passes > one.seconds:
@@ -318,13 +386,15 @@ def seconds_for(passes: float, safe: Sequence[Measured]) -> float:
 
 
 def settings_of(preset: str, options: argparse.Namespace) -> RunSettings:
-    """Those of the preset, with the common training and the ``key=value`` words that its method has."""
+    """Those of the preset, with the common training and the ``key=value`` words that its method
+    has.
+    """
     method = load(preset).method
     words = [*options.words]
     if method.trains:
         words = [f"train.epochs={options.epochs}", f"train.later_epochs={options.epochs}", *words]
         words = [f"train.batch_size={options.batch}", *words] if options.batch else words
-    known = {key for key in keys(RunSettings, method.name) if method.trains or not key.startswith("train.")}
+    known = {key for key in keys(RunSettings, method.name) if method.idle_outside(key) is None}
     return load(preset, [word for word in words if word.partition("=")[0] in known])
 
 
@@ -334,7 +404,9 @@ def shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def compare(bench: Bench, names: Sequence[str], options: argparse.Namespace) -> list[dict[str, Any]]:
+def compare(
+    bench: Bench, names: Sequence[str], options: argparse.Namespace
+) -> list[dict[str, Any]]:
     """A line for each method; SAFE comes first, and a method that fails says so in its line."""
     safe: list[Measured] = []
     rows: list[dict[str, Any]] = []
@@ -347,9 +419,14 @@ def compare(bench: Bench, names: Sequence[str], options: argparse.Namespace) -> 
             row = row_of(name, found[0], safe)
         except Exception as error:  # the other methods are measured all the same
             traceback.print_exc()
-            row = {"method": name, "note": f"failed: {type(error).__name__}: {' '.join(str(error).split())}"}
+            row = {
+                "method": name,
+                "note": f"failed: {type(error).__name__}: {' '.join(str(error).split())}",
+            }
         rows.append(row)
-        print("| " + " | ".join(shown(row.get(column, "")) for column in COLUMNS) + " |", flush=True)
+        print(
+            "| " + " | ".join(shown(row.get(column, "")) for column in COLUMNS) + " |", flush=True
+        )
         if options.out:
             write_rows(rows, options.out)
     return rows
@@ -360,16 +437,30 @@ def write_rows(rows: Sequence[dict[str, Any]], file: Path) -> None:
         writer = csv.DictWriter(out, COLUMNS)
         writer.writeheader()
         writer.writerows(
-            {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in rows
+            {
+                key: f"{value:.6g}" if isinstance(value, float) else value
+                for key, value in row.items()
+            }
+            for row in rows
         )
 
 
 def verdict(rows: Sequence[dict[str, Any]]) -> str:
     """Which methods are slower than allowed, which were not recorded, and which failed."""
-    slow = [f"{row['method']} ({row['ratio']:.2f})" for row in rows if row.get("ratio", 0.0) > LIMIT]
-    plain = [row["method"] for row in rows if row.get("graph", "recorded") not in ("recorded", "no training")]
+    slow = [
+        f"{row['method']} ({row['ratio']:.2f})" for row in rows if row.get("ratio", 0.0) > LIMIT
+    ]
+    plain = [
+        row["method"]
+        for row in rows
+        if row.get("graph", "recorded") not in ("recorded", "no training")
+    ]
     failed = [row["method"] for row in rows if row["note"].startswith("failed")]
-    kinds = {f"slower than {LIMIT} × SAFE": slow, "not recorded as a CUDA graph": plain, "failed": failed}
+    kinds = {
+        f"slower than {LIMIT} × SAFE": slow,
+        "not recorded as a CUDA graph": plain,
+        "failed": failed,
+    }
     return "\n".join(f"{kind}: {', '.join(members) or 'none'}" for kind, members in kinds.items())
 
 
@@ -380,27 +471,45 @@ def chosen_presets(text: str) -> list[str]:
 
 
 def main(words: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", default=EMBEDDED, help="a weight file, or the name of a backbone")
-    parser.add_argument("--pictures", default="glyphs", help="a folder with a train folder of class folders, or glyphs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--weights", default=EMBEDDED, help="a weight file, or the name of a backbone"
+    )
+    parser.add_argument(
+        "--pictures",
+        default="glyphs",
+        help="a folder with a train folder of class folders, or glyphs",
+    )
     parser.add_argument("--methods", default="all", help="presets with commas between them")
     parser.add_argument("--classes", type=int, default=10, help="per session")
     parser.add_argument("--sessions", type=int, default=3)
     parser.add_argument("--each", type=int, default=50, help="training pictures per class, at most")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=48, help="of all methods; 0: that of each preset")
+    parser.add_argument(
+        "--batch", type=int, default=48, help="of all methods; 0: that of each preset"
+    )
     parser.add_argument("--times", type=int, default=2, help="how often the last session is timed")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, help="the table as CSV, written anew after each method")
-    parser.add_argument("words", nargs="*", help="key=value words for the methods that have the key")
+    parser.add_argument(
+        "words", nargs="*", help="key=value words for the methods that have the key"
+    )
     options = parser.parse_intermixed_args(words)
     accelerator = make_accelerator(options.device)
     device = accelerator.device
     backbone = load_backbone(options.weights).to(device, choose_precision("auto", device))
-    stream = stream_in_memory(options.pictures, backbone.size, options.classes, options.sessions, options.each)
+    stream = stream_in_memory(
+        options.pictures, backbone.size, options.classes, options.sessions, options.each
+    )
     bench = Bench(accelerator, backbone, stream, operations_of_pass(backbone), options.times)
-    print(f"{hardware(device)}, torch {torch.__version__}; {backbone}; {stream}; epochs: {options.epochs}, batches of "
-          f"{options.batch or 'their own'}; {bench.unit / 1e9:.2f} GFLOP a pass", flush=True)  # fmt: skip
+    print(
+        f"{hardware(device)}, torch {torch.__version__}; {backbone}; {stream}; epochs:"
+        f" {options.epochs}, batches of {options.batch or 'their own'}; {bench.unit / 1e9:.2f}"
+        " GFLOP a pass",
+        flush=True,
+    )
     rows = compare(bench, chosen_presets(options.methods), options)
     print(verdict(rows), flush=True)
     return rows

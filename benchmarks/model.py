@@ -1,8 +1,10 @@
-"""What a model costs from the shell: teaching, the next session, the first prediction, then pictures per second.
+"""What a model costs from the shell: teaching, the next session, the first prediction, then
+pictures per second.
 
-    python benchmarks/model.py --pictures FOLDER        # FOLDER holds ten or more class folders of 25 pictures or more
+    python benchmarks/model.py --pictures FOLDER  # ten class folders, each of 25 pictures or more
 
-Each command is its own process in an empty folder. Nothing else should run on the machine meanwhile.
+Each command is its own process in an empty folder. Nothing else should run on the machine
+meanwhile.
 """
 
 import argparse
@@ -16,13 +18,16 @@ import tempfile
 import time
 from pathlib import Path
 
-CLASSES, TAUGHT = 5, 20
+CLASSES = 5
+TAUGHT = 20
 
 
 def command(*words: str, folder: Path) -> float:
     """Seconds that ``safecl`` takes."""
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "safecl", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "safecl", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL
+    )
     return time.monotonic() - began
 
 
@@ -45,7 +50,9 @@ def measure(pictures: Path, work: Path, many: int) -> dict[str, float]:
     found["learn the next"] = command("learn", "two", "--model", "m.safecl", "-q", folder=work)
     one = str(next((work / "one").rglob("*.*")))
     command("predict", one, "--model", "m.safecl", folder=work)  # files are read from the disk once
-    found["first predict"] = min(command("predict", one, "--model", "m.safecl", folder=work) for _ in range(3))
+    found["first predict"] = min(
+        command("predict", one, "--model", "m.safecl", folder=work) for _ in range(3)
+    )
     took = command("predict", "many", "--model", "m.safecl", "-f", "csv", folder=work)
     found["pictures a second, then"] = many / (took - found["first predict"])
     found["inspect"] = command("inspect", "m.safecl", folder=work)
@@ -58,13 +65,20 @@ def measure(pictures: Path, work: Path, many: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--many", type=int, default=600)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         found = measure(options.pictures.resolve(), Path(work), options.many)
-    print(json.dumps({key: round(value, 2) for key, value in found.items()} | {"load before": os.getloadavg()[2]}))
+    print(
+        json.dumps(
+            {key: round(value, 2) for key, value in found.items()}
+            | {"load before": os.getloadavg()[2]}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""A plain session of slow and fast learning, as the released code is built: what ``speed.py`` measures against.
+"""A plain session of slow and fast learning, as the released code is built: what ``speed.py``
+measures against.
 
-float32 throughout; pictures decoded and augmented one by one by torchvision in loader processes; two forward passes of
-the tuned network for each batch, one for the classification loss and one for the distance to the teacher; a pass over
-the test pictures after every epoch; second-order statistics on the CPU with six LU solves to choose β and one more for
-the weights.
+float32 throughout; pictures decoded and augmented one by one by torchvision in loader processes;
+two forward passes of the tuned network for each batch, one for the classification loss and one for
+the distance to the teacher; a pass over the test pictures after every epoch; second-order
+statistics on the CPU with six LU solves to choose β and one more for the weights.
 """
 
 import copy
@@ -30,7 +31,9 @@ class Scale(nn.Module):
 
     def __init__(self, layer: nn.Module, width: int) -> None:
         super().__init__()
-        self.layer, self.scale, self.shift = layer, nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.layer = layer
+        self.scale = nn.Parameter(torch.ones(width))
+        self.shift = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x) * self.scale + self.shift
@@ -44,8 +47,14 @@ def tuned(vit: Any, kind: Any) -> Any:
     d = vit.embed_dim
     vit.patch_embed.norm, vit.norm = Scale(vit.patch_embed.norm, d), Scale(vit.norm, d)
     for block in vit.blocks:
-        block.norm1, block.norm2 = Scale(block.norm1, d), Scale(block.norm2, d)
-        for owner, name in ((block.attn, "qkv"), (block.attn, "proj"), (block.mlp, "fc1"), (block.mlp, "fc2")):
+        block.norm1 = Scale(block.norm1, d)
+        block.norm2 = Scale(block.norm2, d)
+        for owner, name in (
+            (block.attn, "qkv"),
+            (block.attn, "proj"),
+            (block.mlp, "fc1"),
+            (block.mlp, "fc2"),
+        ):
             layer = getattr(owner, name)
             setattr(owner, name, Scale(layer, layer.out_features))
     return vit.to(next(vit.parameters()).device)
@@ -54,8 +63,12 @@ def tuned(vit: Any, kind: Any) -> Any:
 class Items(Dataset[tuple[Tensor, int]]):
     """Pictures in memory, opened and transformed one at a time."""
 
-    def __init__(self, arrays: np.ndarray, labels: np.ndarray, transform: Callable[[Image.Image], Tensor]) -> None:
-        self.arrays, self.labels, self.transform = arrays, labels, transform
+    def __init__(
+        self, arrays: np.ndarray, labels: np.ndarray, transform: Callable[[Image.Image], Tensor]
+    ) -> None:
+        self.arrays = arrays
+        self.labels = labels
+        self.transform = transform
 
     def __len__(self) -> int:
         return len(self.arrays)
@@ -65,22 +78,42 @@ class Items(Dataset[tuple[Tensor, int]]):
 
 
 def session(
-    vit: Any, kind: str, train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray],
-    size: int, resize: int, epochs: int, features: int, batch: int, workers: int,
-) -> dict[str, float]:  # fmt: skip
-    """One later session with the teacher and the student that start as one; gives the seconds of each part."""
-    device, classes = next(vit.parameters()).device, int(max(train[1].max(), test[1].max())) + 1
+    vit: Any,
+    kind: str,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    size: int,
+    resize: int,
+    epochs: int,
+    features: int,
+    batch: int,
+    workers: int,
+) -> dict[str, float]:
+    """One later session with the teacher and the student that start as one; gives the seconds of
+    each part.
+    """
+    device = next(vit.parameters()).device
+    classes = int(max(train[1].max(), test[1].max())) + 1
     augmented = transforms.Compose(
-        [transforms.RandomResizedCrop(size, (0.05, 1.0)), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+        [
+            transforms.RandomResizedCrop(size, (0.05, 1.0)),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+        ]
     )
-    plain = transforms.Compose([transforms.Resize(resize), transforms.CenterCrop(size), transforms.ToTensor()])
+    plain = transforms.Compose(
+        [transforms.Resize(resize), transforms.CenterCrop(size), transforms.ToTensor()]
+    )
 
     def loader(part: tuple[np.ndarray, np.ndarray], transform: Any, shuffle: bool = False) -> Any:
         return DataLoader(Items(*part, transform), batch, shuffle=shuffle, num_workers=workers)
 
-    slow, fast = tuned(vit, kind).eval().requires_grad_(False), tuned(vit, kind).train()
+    slow = tuned(vit, kind).eval().requires_grad_(False)
+    fast = tuned(vit, kind).train()
     head = nn.Parameter(torch.randn(classes, vit.embed_dim, device=device))
-    optimiser = torch.optim.SGD([head, *(p for p in fast.parameters() if p.requires_grad)], 0.01, 0.9)
+    optimiser = torch.optim.SGD(
+        [head, *(p for p in fast.parameters() if p.requires_grad)], 0.01, 0.9
+    )
 
     def logits(f: Tensor) -> Tensor:
         return 10 * F.normalize(f, dim=1) @ F.normalize(head, dim=1).T
@@ -90,7 +123,8 @@ def session(
         if epoch == 1:  # the first one is a warm-up
             started = time.perf_counter()
         for images, targets in loader(train, augmented, shuffle=True):
-            images, targets = images.to(device), targets.to(device)
+            images = images.to(device)
+            targets = targets.to(device)
             loss = F.cross_entropy(logits(fast.forward_features(images)[:, 0]), targets)
             again = fast.forward_features(images)[:, 0]
             with torch.no_grad():
@@ -109,13 +143,17 @@ def session(
     found: list[Tensor] = []
     with torch.no_grad():
         for learner in (fast.eval(), slow):
-            chunks = [learner.forward_features(x.to(device))[:, 0].cpu() for x, _ in loader(train, plain)]
+            chunks = [
+                learner.forward_features(x.to(device))[:, 0].cpu() for x, _ in loader(train, plain)
+            ]
             found.append(torch.cat(chunks))
     seconds["features"] = time.perf_counter() - started
 
     started = time.perf_counter()
     projection = torch.randn(vit.embed_dim, features)
-    weights = [heads(torch.relu(f @ projection), torch.from_numpy(train[1]), classes) for f in found]
+    weights = [
+        heads(torch.relu(f @ projection), torch.from_numpy(train[1]), classes) for f in found
+    ]
     seconds["heads"] = time.perf_counter() - started
 
     started = time.perf_counter()
@@ -131,9 +169,16 @@ def session(
 
 
 def heads(h: Tensor, targets: Tensor, classes: int) -> Tensor:
-    """Weights (M, C) by six LU solves on four fifths of the session, to choose β, and one on all of it."""
-    y, identity, cut = F.one_hot(targets, classes).float(), torch.eye(h.shape[1]), len(h) * 4 // 5
-    gram, sums = h[:cut].T @ h[:cut], h[:cut].T @ y[:cut]
-    errors = [F.mse_loss(h[cut:] @ torch.linalg.solve(gram + b * identity, sums), y[cut:]) for b in BETAS]
+    """Weights (M, C) by six LU solves on four fifths of the session, to choose β, and one on all of
+    it.
+    """
+    y = F.one_hot(targets, classes).float()
+    identity = torch.eye(h.shape[1])
+    cut = len(h) * 4 // 5
+    gram = h[:cut].T @ h[:cut]
+    sums = h[:cut].T @ y[:cut]
+    errors = [
+        F.mse_loss(h[cut:] @ torch.linalg.solve(gram + b * identity, sums), y[cut:]) for b in BETAS
+    ]
     best = BETAS[int(torch.stack(errors).argmin())]
     return torch.linalg.solve(h.T @ h + best * identity, h.T @ y)

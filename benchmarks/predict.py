@@ -1,14 +1,15 @@
-"""How fast a model predicts: pictures in memory against one pass of timm's network, or files against a plain loop.
+"""How fast a model predicts: pictures in memory against one pass of timm's network, or files
+against a plain loop.
 
-    python benchmarks/predict.py                    # ViT-B/16, 10,000 pictures of 256 × 256, two classes
+    python benchmarks/predict.py  # ViT-B/16, 10,000 pictures of 256 × 256, two classes
     python benchmarks/predict.py --pictures 500 --backbone vit_tiny_patch16_224
-    python benchmarks/predict.py --folder photos --pictures 128     # files, with the embedded backbone
-    python benchmarks/predict.py --folder photos --pictures 128 --side 3000     # the same photographs from a camera
+    python benchmarks/predict.py --folder photos --pictures 128  # files, with the embedded backbone
+    python benchmarks/predict.py --folder photos --pictures 128 --side 3000  # from a camera
 
-Random weights do not change the time. The pass of timm's network is in bfloat16 on CUDA, over inputs on the device.
-The plain loop decodes 64 files, each as a whole, and gives them to the same networks, whose weights have the layout of
-torch's. They take turns; medians are compared. Beside other work the seconds of the processor tell more than those of
-the clock.
+Random weights do not change the time. The pass of timm's network is in bfloat16 on CUDA, over
+inputs on the device. The plain loop decodes 64 files, each as a whole, and gives them to the same
+networks, whose weights have the layout of torch's. They take turns; medians are compared. Beside
+other work the seconds of the processor tell more than those of the clock.
 """
 
 import argparse
@@ -28,7 +29,9 @@ from safecl.learner import Learner
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import plain_view
 
-BATCH, ROUNDS, LEARNED = 64, 3, 24
+BATCH = 64
+ROUNDS = 3
+LEARNED = 24
 
 
 def once(backbone: str, pictures: int, batch: int, device: torch.device) -> float:
@@ -78,11 +81,14 @@ def enlarged(files: list[Path], side: int, folder: Path) -> list[Path]:
 def files(found: list[Path]) -> None:
     """Print what a picture costs in ``predict``, in the plain loop, and in the networks alone."""
     paths = [str(path) for path in found]
-    model, asked = ContinualClassifier(epochs=1, settings={"method.pilot": 0}), paths[LEARNED:]
+    model = ContinualClassifier(epochs=1, settings={"method.pilots.use": False})
+    asked = paths[LEARNED:]
     model.learn(paths[: LEARNED // 2], ["a", "b"] * (LEARNED // 4))
     model.learn(paths[LEARNED // 2 : LEARNED], ["c", "d"] * (LEARNED // 4))
     now = model._snapshot()
-    method, transform, views = now.method, now.model.transform, list[torch.Tensor]()
+    method = now.method
+    transform = now.model.transform
+    views = list[torch.Tensor]()
     before = plain(method)
 
     def view(path: str) -> torch.Tensor:
@@ -102,26 +108,41 @@ def files(found: list[Path]) -> None:
             method.logits(batch.to(method.backbone.device).float() / 255)
 
     model.predict(asked[:BATCH])
-    spent: dict[str, list[tuple[float, float]]] = {"plain loop": [], "predict": [], "networks alone": []}
+    spent: dict[str, list[tuple[float, float]]] = {
+        "plain loop": [],
+        "predict": [],
+        "networks alone": [],
+    }
     for _ in range(ROUNDS):
         for name, call in zip(spent, (loop, lambda: model.predict(asked), networks), strict=True):
-            clock, processor = time.perf_counter(), time.process_time()
+            clock = time.perf_counter()
+            processor = time.process_time()
             call()
             spent[name].append((time.perf_counter() - clock, time.process_time() - processor))
-    medians = {name: [statistics.median(column) for column in zip(*took, strict=True)] for name, took in spent.items()}
+    medians = {
+        name: [statistics.median(column) for column in zip(*took, strict=True)]
+        for name, took in spent.items()
+    }
     for name, (clock, processor) in medians.items():
         each = f"{1000 * processor / len(asked):.1f} ms of the processor a picture"
         print(f"{name:<15} {len(asked) / clock:7.1f} pictures/s, {each}")
     ratios = [a / b for a, b in zip(medians["plain loop"], medians["predict"], strict=True)]
-    print(f"predict is {ratios[0]:.2f} times as fast as the plain loop, {ratios[1]:.2f} times by the processor")
+    print(
+        f"predict is {ratios[0]:.2f} times as fast as the plain loop, {ratios[1]:.2f} times by the"
+        " processor"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--backbone", default="vit_base_patch16_224")
     parser.add_argument("--pictures", type=int, default=10_000)
     parser.add_argument("--side", type=int, help="of pictures in memory, 256; of files: their own")
-    parser.add_argument("--folder", type=Path, help="predict the JPEG files in it, with the embedded backbone")
+    parser.add_argument(
+        "--folder", type=Path, help="predict the JPEG files in it, with the embedded backbone"
+    )
     chosen = parser.parse_args()
     if chosen.folder is not None:
         found = sorted(chosen.folder.rglob("*.jpg"))[: chosen.pictures + LEARNED]
@@ -139,7 +160,10 @@ def main() -> None:
     took = min(timed(lambda: model.predict(images), device) for _ in range(3))
     floor = min(once(chosen.backbone, chosen.pictures, 250, device) for _ in range(3))
     name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
-    print(f"{name}: {chosen.pictures} pictures in {took:.2f} s, {took / floor:.2f} times one pass of timm's network")
+    print(
+        f"{name}: {chosen.pictures} pictures in {took:.2f} s, {took / floor:.2f} times one pass of"
+        " timm's network"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The characters on which a backbone is pre-trained: none is drawn nearly like a class of the glyphs stream."""
+"""The characters on which a backbone is pre-trained: none is drawn nearly like a class of the
+glyphs stream.
+"""
 
 import re
 from pathlib import Path

@@ -1,6 +1,8 @@
-"""How good frozen features are with few pictures per class: nearest class mean and random-projection ridge.
+"""How good frozen features are with few pictures per class: nearest class mean and
+random-projection ridge.
 
-python benchmarks/pretrain_measure.py safecl_micro.safetensors --measure flowers102_20x12 pacs_30x15 --sizes 64 128
+python benchmarks/pretrain_measure.py safecl_micro.safetensors --measure flowers102_20x12 pacs_30x15
+--sizes 64 128
 """
 
 import argparse
@@ -24,7 +26,9 @@ _BETAS = torch.logspace(-3, 6, 19, dtype=torch.float64)
 
 
 def exam_glyphs(count: int) -> dict[str, Labelled]:
-    """30 pictures of each of some characters of the stream, at the difficulty of pre-training and at the stream's."""
+    """30 pictures of each of some characters of the stream, at the difficulty of pre-training and
+    at the stream's.
+    """
     characters = [POOL[int(i)] for i in np.random.RandomState(0).permutation(len(POOL))[:count]]
     return {
         "characters": drawn(characters, 30, 0, Difficulty()),
@@ -40,10 +44,13 @@ def figures(
     shots: int,
     device: torch.device,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Few-shot accuracy of the network in ``file``, by size and by set of pictures; drawings at their own size only."""
+    """Few-shot accuracy of the network in ``file``, by size and by set of pictures; drawings at
+    their own size only.
+    """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for size in sizes:
-        features, here = extractor(file, size, device), found.setdefault(str(size), {})
+        features = extractor(file, size, device)
+        here = found.setdefault(str(size), {})
         for name, pictures in glyphs.items() if size == SIDE else ():
             here[name] = few_shot(*_parted(pictures.to(device), 20, 30), features, shots)
         for folder in folders:
@@ -56,7 +63,8 @@ def figures(
 def extractor(file: Path, size: int, device: torch.device) -> Features:
     """uint8 (n, 3, size, size) → CLS features after the final norm (n, d)."""
     vit, colours = read_network(file, size)
-    vit, colours = vit.to(device), colours.to(device)
+    vit = vit.to(device)
+    colours = colours.to(device)
 
     @torch.inference_mode()
     def features(pixels: Tensor) -> Tensor:
@@ -66,17 +74,23 @@ def extractor(file: Path, size: int, device: torch.device) -> Features:
     return features
 
 
-def few_shot(train: Labelled, test: Labelled, features: Features, shots: int = 20, draws: int = 3) -> dict[str, float]:
+def few_shot(
+    train: Labelled, test: Labelled, features: Features, shots: int = 20, draws: int = 3
+) -> dict[str, float]:
     """Mean accuracy over ``draws`` choices of ``shots`` training pictures of each folder."""
-    known, queries = features(train.pixels), features(test.pixels)
-    means, ridges = [], []
+    known = features(train.pixels)
+    queries = features(test.pixels)
+    means = []
+    ridges = []
     for draw in range(draws):
         random = torch.Generator().manual_seed(draw)
         order = torch.randperm(len(train.labels), generator=random)
         groups = train.groups.cpu()[order]
-        rank = torch.stack([(groups == g).cumsum(0) for g in range(int(groups.max()) + 1)])  # (groups, N)
+        # (groups, N)
+        rank = torch.stack([(groups == g).cumsum(0) for g in range(int(groups.max()) + 1)])
         chosen = order[rank.gather(0, groups[None])[0] <= shots].to(known.device)
-        x, y = known[chosen], train.labels[chosen]
+        x = known[chosen]
+        y = train.labels[chosen]
         means.append(accuracy(nearest_mean(x, y, queries, len(train.classes)), test.labels))
         ridges.append(accuracy(ridge(x, y, queries, len(train.classes), random), test.labels))
     return {"nearest mean": round(sum(means) / draws, 4), "ridge": round(sum(ridges) / draws, 4)}
@@ -94,10 +108,15 @@ def nearest_mean(x: Tensor, y: Tensor, queries: Tensor, classes: int) -> Tensor:
     return (F.normalize(queries, dim=1) @ F.normalize(means, dim=1).T).argmax(1)
 
 
-def ridge(x: Tensor, y: Tensor, queries: Tensor, classes: int, random: torch.Generator, width: int = 5000) -> Tensor:
-    """Ridge regression to one-hot targets on relu of a random projection; β by holding out a fifth of ``x``: (n,)."""
+def ridge(
+    x: Tensor, y: Tensor, queries: Tensor, classes: int, random: torch.Generator, width: int = 5000
+) -> Tensor:
+    """Ridge regression to one-hot targets on relu of a random projection; β by holding out a fifth
+    of ``x``: (n,).
+    """
     projection = torch.randn(x.shape[1], width, generator=random).to(x)
-    h, h_queries = (x @ projection).relu(), (queries @ projection).relu()
+    h = (x @ projection).relu()
+    h_queries = (queries @ projection).relu()
     target = F.one_hot(y, classes).double()
     held = (torch.randperm(len(x), generator=random) < len(x) // 5).to(x.device)
     outputs = _dual(h[~held], target[~held], h[held], _BETAS)
@@ -106,7 +125,9 @@ def ridge(x: Tensor, y: Tensor, queries: Tensor, classes: int, random: torch.Gen
 
 
 def _dual(h: Tensor, target: Tensor, queries: Tensor, betas: Tensor) -> list[Tensor]:
-    """Ridge outputs for each β through the n × n Gram matrix, which is smaller than width × width here."""
+    """Ridge outputs for each β through the n × n Gram matrix, which is smaller than width × width
+    here.
+    """
     values, vectors = torch.linalg.eigh((h @ h.T).double())
     cross = (queries @ h.T).double() @ vectors
     inner = vectors.T @ target
@@ -118,17 +139,27 @@ def accuracy(predicted: Tensor, labels: Tensor) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("weights", type=Path)
     parser.add_argument(
-        "--measure", type=Path, nargs="*", default=[], help="folders with train/…/CLASS and test/…/CLASS"
+        "--measure",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="folders with train/…/CLASS and test/…/CLASS",
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--shots", type=int, default=20)
-    parser.add_argument("--glyphs", type=int, default=50, help="characters of the stream to measure on")
+    parser.add_argument(
+        "--glyphs", type=int, default=50, help="characters of the stream to measure on"
+    )
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = figures(args.weights, exam_glyphs(args.glyphs), args.measure, args.sizes, args.shots, device)
+    found = figures(
+        args.weights, exam_glyphs(args.glyphs), args.measure, args.sizes, args.shots, device
+    )
     print(json.dumps(found, indent=1))
 
 

@@ -1,4 +1,6 @@
-"""The teacher, the student while it is trained (heads for labels, BatchNorm in its stem), and its export."""
+"""The teacher, the student while it is trained (heads for labels, BatchNorm in its stem), and its
+export.
+"""
 
 import copy
 import json
@@ -19,11 +21,18 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import safecl.backbone.micro as micro
 
-SIZES = (64, 96, 128)  # of the student's inputs in training; its position embedding is kept at the largest
+# of the student's inputs in training; its position embedding is kept at the largest
+SIZES = (
+    64,
+    96,
+    128,
+)
 
 
 def read_network(file: Path, size: int | None = None) -> tuple[VisionTransformer, Tensor]:
-    """A timm ViT from safetensors with metadata, at ``size``, and its pixels' mean and deviation (2, 1, 3, 1, 1)."""
+    """A timm ViT from safetensors with metadata, at ``size``, and its pixels' mean and deviation
+    (2, 1, 3, 1, 1).
+    """
     with safe_open(file, "pt") as opened:
         facts = opened.metadata()
         state = {key: opened.get_tensor(key).float() for key in opened.keys()}  # noqa: SIM118  not a dict
@@ -39,7 +48,9 @@ def read_network(file: Path, size: int | None = None) -> tuple[VisionTransformer
 
 
 def through_blocks(vit: VisionTransformer, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Embedded tokens (n, 1 + g², d) → the CLS feature (n, d) and the patch tokens it reads last (n, g², d)."""
+    """Embedded tokens (n, 1 + g², d) → the CLS feature (n, d) and the patch tokens it reads last
+    (n, g², d).
+    """
     for block in vit.blocks[:-1]:
         x = block(x)
     return vit.norm(vit.blocks[-1](x)[:, 0]), x[:, 1:]
@@ -51,11 +62,15 @@ class Teacher(nn.Module):
     def __init__(self, file: Path, dtype: torch.dtype) -> None:
         super().__init__()
         vit, colours = read_network(file)
-        self.vit, self.dtype, self.size = vit.to(dtype), dtype, int(vit.patch_embed.img_size[0])
+        self.vit = vit.to(dtype)
+        self.dtype = dtype
+        self.size = int(vit.patch_embed.img_size[0])
         self.register_buffer("colours", colours)
 
     def forward(self, x: Tensor, grid: int) -> tuple[Tensor, Tensor]:
-        """Pictures in [0, 1] at its size → CLS (n, d) and patch tokens averaged to a smaller grid (n, grid², d)."""
+        """Pictures in [0, 1] at its size → CLS (n, d) and patch tokens averaged to a smaller grid
+        (n, grid², d).
+        """
         x = ((x - self.colours[0]) / self.colours[1]).to(self.dtype)
         cls, patches = through_blocks(self.vit, self.vit._pos_embed(self.vit.patch_embed(x)))
         return cls, pooled(patches, grid)
@@ -75,7 +90,8 @@ class Normed(nn.Module):
 
     def __init__(self, conv: nn.Conv2d, start: float = 1.0) -> None:
         super().__init__()
-        self.conv, self.bn = conv, nn.BatchNorm2d(conv.out_channels, momentum=0.01)
+        self.conv = conv
+        self.bn = nn.BatchNorm2d(conv.out_channels, momentum=0.01)
         nn.init.constant_(self.bn.weight, start)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,19 +100,32 @@ class Normed(nn.Module):
 
 
 class Student(nn.Module):
-    """The micro ViT, its blocks begun as copies of the teacher's, and linear heads for photographs and characters."""
+    """The micro ViT, its blocks begun as copies of the teacher's, and linear heads for photographs
+    and characters.
+    """
 
-    def __init__(self, shape: dict[str, Any], teacher: VisionTransformer, classes: int, characters: int) -> None:
+    def __init__(
+        self, shape: dict[str, Any], teacher: VisionTransformer, classes: int, characters: int
+    ) -> None:
         super().__init__()
         self.vit: VisionTransformer = timm.create_model(micro.NAME, img_size=SIZES[-1], **shape)
         self.stride = int(self.vit.patch_embed.patch_size[0])
-        start = {key: value for key, value in teacher.state_dict().items() if not key.startswith("patch_embed")}
+        start = {
+            key: value
+            for key, value in teacher.state_dict().items()
+            if not key.startswith("patch_embed")
+        }
         start["pos_embed"] = self.positions(start["pos_embed"].float(), SIZES[-1] // self.stride)
         fitting = {
-            key: value.shape for key, value in self.vit.state_dict().items() if not key.startswith("patch_embed")
+            key: value.shape
+            for key, value in self.vit.state_dict().items()
+            if not key.startswith("patch_embed")
         }
         if fitting != {key: value.shape for key, value in start.items()}:
-            raise SystemExit("Width, depth and heads of the student must be the teacher's: it begins with its blocks.")
+            raise SystemExit(
+                "Width, depth and heads of the student must be the teacher's: it begins with its"
+                " blocks."
+            )
         self.vit.load_state_dict(start, strict=False)
         _add_norms(self.vit.patch_embed.stem)
         self.classes = nn.Linear(self.vit.embed_dim, classes)
@@ -104,15 +133,24 @@ class Student(nn.Module):
 
     @staticmethod
     def positions(embedding: Tensor, grid: int) -> Tensor:
-        """A position embedding (1, 1 + g², d) at another grid, as timm resamples it when weights are loaded."""
+        """A position embedding (1, 1 + g², d) at another grid, as timm resamples it when weights
+        are loaded.
+        """
         return resample_abs_pos_embed(embedding, [grid, grid], num_prefix_tokens=1)
 
-    def forward(self, photographs: Tensor, drawings: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Pictures in [0, 1] → CLS (n, d), patch tokens (n, g², d) and logits of photographs, logits of drawings."""
+    def forward(
+        self, photographs: Tensor, drawings: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pictures in [0, 1] → CLS (n, d), patch tokens (n, g², d) and logits of photographs,
+        logits of drawings.
+        """
         x = torch.cat([photographs, drawings])
-        n, grid = len(photographs), x.shape[-1] // self.stride
+        n = len(photographs)
+        grid = x.shape[-1] // self.stride
         x = self.vit.patch_embed(normalised(x).contiguous(memory_format=torch.channels_last))
-        x = torch.cat([self.vit.cls_token.expand(len(x), -1, -1), x], 1) + self.positions(self.vit.pos_embed, grid)
+        x = torch.cat([self.vit.cls_token.expand(len(x), -1, -1), x], 1) + self.positions(
+            self.vit.pos_embed, grid
+        )
         cls, patches = through_blocks(self.vit, x)
         return cls[:n], patches[:n], self.classes(cls[:n]), self.characters(cls[n:])
 
@@ -148,7 +186,9 @@ def plain(student: Student) -> VisionTransformer:
 
 def save(student: Student, shape: dict[str, Any], file: Path, facts: dict[str, Any]) -> None:
     """float16 safetensors with timm key names, by atomic rename."""
-    state = {key: value.half().contiguous().cpu() for key, value in plain(student).state_dict().items()}
+    state = {
+        key: value.half().contiguous().cpu() for key, value in plain(student).state_dict().items()
+    }
     metadata = {
         "timm_model": micro.NAME,
         "create_kwargs": json.dumps(shape),

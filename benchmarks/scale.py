@@ -1,16 +1,18 @@
 """How far one GPU goes: many pictures, many classes, many sessions, and large M.
 
-    python benchmarks/scale.py --pictures 1000000 --classes 10000 --sessions 100 train.epochs=1 train.later_epochs=1
-    python benchmarks/scale.py --pictures 0 --sizes 1000,10000,30000,100000        # M against accuracy, head alone
-    python benchmarks/scale.py --pictures 0 --files 1000000        # files and shards, beside torchvision's ImageFolder
+    python benchmarks/scale.py --pictures 1000000 --classes 10000 --sessions 100 \
+        train.epochs=1 train.later_epochs=1
+    python benchmarks/scale.py --pictures 0 --sizes 1000,10000,30000,100000  # head alone
+    python benchmarks/scale.py --pictures 0 --files 1000000  # files, shards and ImageFolder
 
-Pictures are drawn on the device when they are asked for: a coarse pattern of the class under one of the picture's own,
-the same whenever it is drawn. The backbone has random weights, which changes no time; accuracies only compare sizes of
-M. A line for some sessions: seconds of learning and of its parts, the peak of memory. At the end what a state takes on
-disk, whether one that is read back gives the same logits, and the growth from the tenth session to the last.
-Of files, small JPEGs in as many class folders as a tenth of them at most: seconds until all are known (for ours the
-check and the fingerprint are included), and pictures a second of one pass by one thread, decoded by the same function,
-with the files in the page cache.
+Pictures are drawn on the device when they are asked for: a coarse pattern of the class under one of
+the picture's own, the same whenever it is drawn. The backbone has random weights, which changes no
+time; accuracies only compare sizes of M. A line for some sessions: seconds of learning and of its
+parts, the peak of memory. At the end what a state takes on disk, whether one that is read back
+gives the same logits, and the growth from the tenth session to the last. Of files, small JPEGs in
+as many class folders as a tenth of them at most: seconds until all are known (for ours the check
+and the fingerprint are included), and pictures a second of one pass by one thread, decoded by the
+same function, with the files in the page cache.
 """
 
 import argparse
@@ -43,7 +45,7 @@ from safecl.experiments.config import load
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.catalog import make_method
-from safecl.methods.method import Method
+from safecl.methods.method import Method, restore
 from safecl.ram import peak, reset_peak
 from safecl.streams.pictures.decode import decode
 from safecl.streams.pictures.images import ArrayPictures, Selection, Transform, plain_view
@@ -69,8 +71,13 @@ class Drawn(ArrayPictures):
 class DrawnLoader:
     """What ``DeviceLoader`` gives, of pictures that are drawn on the device."""
 
-    def __init__(self, pictures: Any, transform: Transform, device: torch.device, patterns: "Patterns") -> None:
-        self.pictures, self.transform, self.device, self.patterns = pictures, transform, device, patterns
+    def __init__(
+        self, pictures: Any, transform: Transform, device: torch.device, patterns: "Patterns"
+    ) -> None:
+        self.pictures = pictures
+        self.transform = transform
+        self.device = device
+        self.patterns = patterns
 
     def canvases(self, chunks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
         for chunk in chunks:
@@ -82,7 +89,8 @@ class DrawnLoader:
             yield self._draw(indices[start : start + size], self.transform.size).float() / 255
 
     def _draw(self, indices: Sequence[int], side: int) -> Tensor:
-        pictures, chosen = self.pictures, np.asarray(indices, dtype=np.int64)
+        pictures = self.pictures
+        chosen = np.asarray(indices, dtype=np.int64)
         labels = torch.tensor([pictures.labels[i] for i in chosen.tolist()])
         while isinstance(pictures, Selection):
             pictures, chosen = pictures.members[0], pictures.indices[chosen]
@@ -128,19 +136,24 @@ def made(options: argparse.Namespace, folder: Path | None = None) -> tuple[Metho
 
 def session_of(options: argparse.Namespace, number: int) -> Session:
     """Session ``number`` of as many classes as the others."""
-    each, per_class = options.classes // options.sessions, options.pictures // options.classes
+    each = options.classes // options.sessions
+    per_class = options.pictures // options.classes
     classes = range((number - 1) * each, number * each)
     numbers = np.arange(classes[0] * per_class, (classes[-1] + 1) * per_class)
-    return Session(number, str(number), tuple(classes), Drawn(numbers, np.repeat(classes, per_class).tolist()))
+    return Session(
+        number, str(number), tuple(classes), Drawn(numbers, np.repeat(classes, per_class).tolist())
+    )
 
 
 def sessions(options: argparse.Namespace) -> dict[str, Any]:
     """Learn them all; seconds and memory of each, the state on disk, and the growth."""
     with tempfile.TemporaryDirectory() as name:
-        folder, lines = Path(name), []
+        folder = Path(name)
+        lines = []
         (folder / "state").mkdir()
         method, fit = made(options, folder / "state")
-        place, began = fit.processes.device, time.monotonic()
+        place = fit.processes.device
+        began = time.monotonic()
         clock = Clock(place)
         with clock:
             for number in range(1, options.sessions + 1):
@@ -148,56 +161,79 @@ def sessions(options: argparse.Namespace) -> dict[str, Any]:
                 started = now(place)
                 learn(method, session_of(options, number), fit)
                 whole = now(place) - started
-                lines.append({"session": number, **clock.read(), "whole": whole, "peak": peak(place)})
+                lines.append(
+                    {"session": number, **clock.read(), "whole": whole, "peak": peak(place)}
+                )
                 if number <= 10 or number % max(options.sessions // 10, 1) == 0:
                     print(json.dumps({k: round(v, 3) for k, v in lines[-1].items()}), flush=True)
                 if time.monotonic() - began > options.seconds:
-                    print(f"stopped after session {number}: {options.seconds} s are over", flush=True)
+                    print(
+                        f"stopped after session {number}: {options.seconds} s are over", flush=True
+                    )
                     break
         started = now(place)
         with States(folder, {}) as states:
             states.begin(method, number)
             states.end()
-        saved, file = now(place) - started, next((folder / "state").glob("session_*"))
+        saved = now(place) - started
+        file = next((folder / "state").glob("session_*"))
         held = Drawn(np.arange(HELD) + options.pictures, [i % options.classes for i in range(HELD)])
         images = next(DrawnLoader(held, fit.transform, place, fit.patterns).plain(range(HELD)))
-        before, size, classes = method.logits(images), file.stat().st_size, len(method.classes)
+        before = method.logits(images)
+        size = file.stat().st_size
+        classes = len(method.classes)
         del fit, method
         tensors, facts = load_state(file)
         again, _ = made(options)
-        again.restore(tensors, facts["classes"])
+        restore(again, tensors, facts["classes"])
         same = torch.equal(before, again.logits(images))
     total = sum(line["whole"] for line in lines)
-    print(f"{len(lines)} sessions, {classes} classes: {total:.0f} s; state {size / 1e9:.2f} GB in {saved:.1f} s; read "
-          f"back, the logits are {'the same' if same else 'NOT the same'}")  # fmt: skip
+    print(
+        f"{len(lines)} sessions, {classes} classes: {total:.0f} s; state {size / 1e9:.2f} GB in"
+        f" {saved:.1f} s; read back, the logits are {'the same' if same else 'NOT the same'}"
+    )
     growth = {}
     if len(lines) > 10 + 2 * NEAR:
         cost = [line["whole"] - line["heads"] for line in lines]
-        growth = {"tenth": float(np.mean(cost[10 - NEAR : 10])), "last": float(np.mean(cost[-NEAR:]))}
-        print(f"a session without its heads: {growth['tenth']:.2f} s before the tenth, {growth['last']:.2f} s at the "
-              f"end, {growth['last'] / growth['tenth']:.2f} times")  # fmt: skip
+        growth = {
+            "tenth": float(np.mean(cost[10 - NEAR : 10])),
+            "last": float(np.mean(cost[-NEAR:])),
+        }
+        print(
+            f"a session without its heads: {growth['tenth']:.2f} s before the tenth,"
+            f" {growth['last']:.2f} s at the end, {growth['last'] / growth['tenth']:.2f} times"
+        )
     return {"sessions": lines, "growth": growth, "saved": saved, "bytes": size, "same": same}
 
 
 @torch.no_grad()
 def sizes(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One ridge head on the untuned backbone, by M: seconds, memory and accuracy on pictures held back."""
+    """One ridge head on the untuned backbone, by M: seconds, memory and accuracy on pictures held
+    back.
+    """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     backbone = load_backbone(BackboneSettings(name=options.backbone, weights="random"))
     backbone.to(device, choose_precision("auto", device))
-    classes, per_class, began = min(options.classes, 1000), options.each, time.monotonic()
-    numbers, labels = torch.arange(classes * per_class), torch.arange(classes).repeat_interleave(per_class)
-    patterns, found = Patterns(classes, device), []
+    classes = min(options.classes, 1000)
+    per_class = options.each
+    began = time.monotonic()
+    numbers = torch.arange(classes * per_class)
+    labels = torch.arange(classes).repeat_interleave(per_class)
+    patterns = Patterns(classes, device)
+    found = []
     for some, theirs in zip(numbers.split(256), labels.split(256), strict=True):
         found.append(backbone.features(patterns(some, theirs, backbone.size).float() / 255))
-    features, targets = torch.cat(found), labels.to(device)
-    held, rows = numbers % 5 == 0, []
+    features = torch.cat(found)
+    targets = labels.to(device)
+    held = numbers % 5 == 0
+    rows = []
     for m in map(int, options.sizes.split(",")):
         if time.monotonic() - began > options.seconds:
             print(f"stopped before M = {m}: {options.seconds} s are over", flush=True)
             break
         reset_peak(device)
-        head, started = RidgeHead(backbone.width, RidgeSettings(size=m), device=device), now(device)
+        head = RidgeHead(backbone.width, RidgeSettings(size=m), device=device)
+        started = now(device)
         head.add(features[~held], targets[~held])
         added = now(device)
         head.solve()
@@ -205,7 +241,13 @@ def sizes(options: argparse.Namespace) -> list[dict[str, Any]]:
         right = [head.logits(part).argmax(dim=1) for part in features[held].split(1024)]
         accuracy = float((torch.cat(right) == targets[held]).float().mean())
         rows.append(
-            {"M": m, "add": added - started, "solve": solved - added, "peak": peak(device), "accuracy": accuracy}
+            {
+                "M": m,
+                "add": added - started,
+                "solve": solved - added,
+                "peak": peak(device),
+                "accuracy": accuracy,
+            }
         )
         print(json.dumps(rows[-1]), flush=True)
         del head
@@ -214,11 +256,13 @@ def sizes(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def write_files(top: Path, shards: Path, count: int, classes: int) -> None:
     """JPEGs as ``top/CLASS/NUMBER.jpg`` and, in the same order, as shards."""
-    random, tar = np.random.default_rng(0), None
+    random = np.random.default_rng(0)
+    tar = None
     shards.mkdir()
     for i in range(count):
         name = f"{i * classes // count:05d}/{i:07d}.jpg"
-        picture, out = random.integers(0, 256, (4, 4, 3), dtype=np.uint8), io.BytesIO()
+        picture = random.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        out = io.BytesIO()
         Image.fromarray(picture).resize((SMALL, SMALL)).save(out, "JPEG")
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_bytes(out.getvalue())
@@ -234,14 +278,19 @@ def write_files(top: Path, shards: Path, count: int, classes: int) -> None:
 
 
 def files(options: argparse.Namespace) -> dict[str, Any]:
-    """Opening and one pass, of a folder, of shards and of torchvision's reader; the best of ``--repeat`` each."""
-    transform, rows = Transform(SMALL, margin=1.0), dict[str, dict[str, float]]()
+    """Opening and one pass, of a folder, of shards and of torchvision's reader; the best of
+    ``--repeat`` each.
+    """
+    transform = Transform(SMALL, margin=1.0)
+    rows = dict[str, dict[str, float]]()
 
     def view(path: str) -> Tensor:
         return plain_view(decode(Path(path).read_bytes(), path, least=transform.enough), transform)
 
     with tempfile.TemporaryDirectory() as name:
-        top, shards, prints = Path(name, "folder"), Path(name, "shards"), set()
+        top = Path(name, "folder")
+        shards = Path(name, "shards")
+        prints = set()
         write_files(top, shards, options.files, min(options.classes, max(options.files // 10, 1)))
         for _ in range(options.repeat):
             for what, place in (("folder", top), ("shards", shards), ("torchvision", top)):
@@ -266,23 +315,39 @@ def files(options: argparse.Namespace) -> dict[str, Any]:
         ratios = ", ".join(f"{key} {took[key] / rows['torchvision'][key]:.2f}" for key in took)
         speed = f"opening {took['opening']:.2f} s, {options.files / took['pass']:.0f} pictures/s"
         print(f"{what}: {speed}; times torchvision's seconds: {ratios}")
-    print(f"the fingerprints of folder and shards are {'the same' if len(prints) == 1 else 'NOT the same'}")
+    print(
+        "the fingerprints of folder and shards are"
+        f" {'the same' if len(prints) == 1 else 'NOT the same'}"
+    )
     return {"files": rows, "same_fingerprint": len(prints) == 1}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=1_000_000, help="for training, of all sessions; 0: none")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pictures", type=int, default=1_000_000, help="for training, of all sessions; 0: none"
+    )
     parser.add_argument("--classes", type=int, default=10_000)
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--backbone", default="vit_base_patch16_224")
     parser.add_argument("--pet", default="ssf")
     parser.add_argument("--size", type=int, default=10_000, help="M of the sessions")
-    parser.add_argument("--seconds", type=float, default=1e9, help="no session, and no M, begins after so many")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="no session, and no M, begins after so many"
+    )
     parser.add_argument("--sizes", help="values of M, with commas, for one head alone")
-    parser.add_argument("--each", type=int, default=20, help="pictures per class for --sizes, of at most 1,000")
+    parser.add_argument(
+        "--each", type=int, default=20, help="pictures per class for --sizes, of at most 1,000"
+    )
     parser.add_argument("--files", type=int, help="JPEGs on disk, as a folder and as shards")
-    parser.add_argument("--repeat", type=int, default=2, help="times that --files are opened and read; the best counts")
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=2,
+        help="times that --files are opened and read; the best counts",
+    )
     parser.add_argument("--out", type=Path, help="the numbers as JSON")
     parser.add_argument("words", nargs="*", help="key=value words for the run")
     options = parser.parse_intermixed_args()

@@ -1,10 +1,12 @@
-"""Many clients ask a service while it learns, against a plain server that answers one request at a time.
+"""Many clients ask a service while it learns, against a plain server that answers one request at a
+time.
 
     python benchmarks/serve.py --clients 50 --seconds 60
 
-Prints pictures per second, p50 and p99 of each, failed requests, answers whose classes are not those of their version,
-the growth of memory, and the seconds from a correction to the corrected answer. ``--folder`` gives pictures, of which
-20 classes are learned; without it they are drawn. ``--batch`` pictures go in one request.
+Prints pictures per second, p50 and p99 of each, failed requests, answers whose classes are not
+those of their version, the growth of memory, and the seconds from a correction to the corrected
+answer. ``--folder`` gives pictures, of which 20 classes are learned; without it they are drawn.
+``--batch`` pictures go in one request.
 """
 
 import argparse
@@ -25,13 +27,16 @@ import numpy as np
 from PIL import Image
 
 LONGEST = 60.0  # seconds that are waited for a job once nobody asks
-CLASSES, EACH = 20, 6  # pictures of a class that are learned first; as many are asked about, and learned later
+CLASSES = 20
+EACH = 6  # pictures of a class that are learned first; as many are asked about, and learned later
 
 
 def drawn(label: int, seed: int, side: int) -> bytes:
     """A noisy JPEG; each label has its own pattern."""
     pattern = np.random.default_rng(label).integers(0, 256, (6, 6, 3), dtype=np.uint8)
-    image = np.asarray(Image.fromarray(pattern).resize((side, side), Image.Resampling.BICUBIC), dtype=np.float64)
+    image = np.asarray(
+        Image.fromarray(pattern).resize((side, side), Image.Resampling.BICUBIC), dtype=np.float64
+    )
     image += np.random.default_rng([label, seed]).normal(0, 40, image.shape)
     file = io.BytesIO()
     Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
@@ -40,18 +45,27 @@ def drawn(label: int, seed: int, side: int) -> bytes:
 
 def pictures_of(folder: Path | None, side: int) -> dict[str, list[bytes]]:
     if folder is None:
-        return {f"class {c}": [drawn(c, i, side) for i in range(2 * EACH)] for c in range(CLASSES + 2)}
+        return {
+            f"class {c}": [drawn(c, i, side) for i in range(2 * EACH)] for c in range(CLASSES + 2)
+        }
     found = sorted(path for path in folder.iterdir() if path.is_dir())[: CLASSES + 2]
-    return {one.name: [file.read_bytes() for file in sorted(one.iterdir())[: 2 * EACH]] for one in found}
+    return {
+        one.name: [file.read_bytes() for file in sorted(one.iterdir())[: 2 * EACH]] for one in found
+    }
 
 
 class Clients:
     """``count`` clients that ask again and again."""
 
     def __init__(self, port: int, path: str, bodies: list[bytes], kind: str, count: int) -> None:
-        self.port, self.path, self.bodies, self.kind, self.count = port, path, bodies, kind, count
+        self.port = port
+        self.path = path
+        self.bodies = bodies
+        self.kind = kind
+        self.count = count
         self.took: list[float] = []
-        self.failed, self.answers = 0, list[tuple[str, frozenset[Any]]]()
+        self.failed = 0
+        self.answers = list[tuple[str, frozenset[Any]]]()
         self._over = threading.Event()
 
     def run(self, seconds: float) -> "Clients":
@@ -72,13 +86,20 @@ class Clients:
             number += 1
             began = time.monotonic()
             try:
-                line.request("POST", self.path, self.bodies[number % len(self.bodies)], {"Content-Type": self.kind})
+                line.request(
+                    "POST",
+                    self.path,
+                    self.bodies[number % len(self.bodies)],
+                    {"Content-Type": self.kind},
+                )
                 answer = line.getresponse()
                 data = json.loads(answer.read())
                 if answer.status != 200:
                     raise OSError(data)
                 for one in data["answers"]:
-                    self.answers.append((data["version"], frozenset(label for label, _ in one["nearest"])))
+                    self.answers.append(
+                        (data["version"], frozenset(label for label, _ in one["nearest"]))
+                    )
                 self.took.append(time.monotonic() - began)
             except (OSError, ValueError, http.client.HTTPException) as error:
                 self.failed += 1
@@ -87,7 +108,10 @@ class Clients:
 
     def line(self, name: str) -> str:
         p50, p99 = (1000 * float(np.quantile(self.took or [0], q)) for q in (0.5, 0.99))
-        return f"{name:<28} {self.rate:8.1f} pictures/s   p50 {p50:7.0f} ms   p99 {p99:7.0f} ms   {self.failed} failed"
+        return (
+            f"{name:<28} {self.rate:8.1f} pictures/s   p50 {p50:7.0f} ms   p99 {p99:7.0f} ms  "
+            f" {self.failed} failed"
+        )
 
     @property
     def rate(self) -> float:
@@ -107,7 +131,9 @@ def plain(path: str, device: str) -> None:
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
             (one,) = model.explain([Image.open(io.BytesIO(data))])
-            reply = json.dumps({"version": "", "answers": [{"label": one.label, "nearest": one.nearest}]}).encode()
+            reply = json.dumps(
+                {"version": "", "answers": [{"label": one.label, "nearest": one.nearest}]}
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(reply)))
             self.end_headers()
@@ -148,7 +174,9 @@ def ended(port: int, job: str, seconds: float) -> dict[str, Any]:
 
 
 def gauge(port: int, name: str) -> float:
-    return next(float(line.split()[1]) for line in call(port, "/metrics").splitlines() if name in line)
+    return next(
+        float(line.split()[1]) for line in call(port, "/metrics").splitlines() if name in line
+    )
 
 
 def text(data: bytes) -> str:
@@ -156,7 +184,9 @@ def text(data: bytes) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--backbone", default="micro")
@@ -165,7 +195,9 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--side", type=int, default=256)
-    parser.add_argument("--each", type=int, default=EACH, help="pictures of a class that are learned first")
+    parser.add_argument(
+        "--each", type=int, default=EACH, help="pictures of a class that are learned first"
+    )
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--plain", default=None, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -175,20 +207,26 @@ def main() -> None:
     from safecl.classifier.classifier import ContinualClassifier
 
     taught = pictures_of(given.folder, given.side)
-    known, new = list(taught)[:CLASSES], list(taught)[CLASSES:]
+    known = list(taught)[:CLASSES]
+    new = list(taught)[CLASSES:]
     with tempfile.TemporaryDirectory() as folder:
-        path, files, labels = Path(folder, "m.safecl"), list[Path](), list[str]()
+        path = Path(folder, "m.safecl")
+        files = list[Path]()
+        labels = list[str]()
         for label in known:
             for i, data in enumerate(taught[label][: given.each]):
                 files.append(Path(folder, f"{label} {i}.jpg"))
                 files[-1].write_bytes(data)
                 labels.append(label)
         more = {} if given.weights is None else {"backbone.weights": given.weights}
-        model = ContinualClassifier(given.backbone, given.method, epochs=1, device=given.device, settings=more)
+        model = ContinualClassifier(
+            given.backbone, given.method, epochs=1, device=given.device, settings=more
+        )
         model.learn(files, labels)
         model.save(path)
         model.predict(files)  # warm
-        began, count = time.monotonic(), 0
+        began = time.monotonic()
+        count = 0
         for _ in model.answers(files * 40):
             count += 1
             if count >= 4 * len(files) and time.monotonic() - began > given.seconds / 4:
@@ -196,10 +234,15 @@ def main() -> None:
         offline = count / (time.monotonic() - began)
         del model
         single = [data for label in known for data in taught[label]]
-        bodies, kind = single, "image/jpeg"
+        bodies = single
+        kind = "image/jpeg"
         if given.batch > 1:
-            kind, each = "application/json", [text(one) for one in single]
-            bodies = [json.dumps({"pictures": (each * 20)[i : i + given.batch]}).encode() for i in range(len(each))]
+            kind = "application/json"
+            each = [text(one) for one in single]
+            bodies = [
+                json.dumps({"pictures": (each * 20)[i : i + given.batch]}).encode()
+                for i in range(len(each))
+            ]
         print(f"{'offline predict':<28} {offline:8.1f} pictures/s", flush=True)
         process, port = started(__file__, "--plain", str(path), "--device", given.device)
         one = Clients(port, "/", single, "image/jpeg", given.clients).run(given.seconds)
@@ -211,18 +254,28 @@ def main() -> None:
         ask = "/api/models/m/predict"
         enter = []
         for i in range(5):
-            data, label = taught[known[0]][EACH + i], known[1]
+            data = taught[known[0]][EACH + i]
+            label = known[1]
             began = time.monotonic()
-            job = call(port, "/api/models/m/correct", {"pictures": [{"data": text(data), "label": label}]})["job"]["id"]
+            job = call(
+                port, "/api/models/m/correct", {"pictures": [{"data": text(data), "label": label}]}
+            )["job"]["id"]
             version = ended(port, job, LONGEST)["version"]
             assert call(port, ask, {"pictures": [text(data)]})["version"] == version
             enter.append(time.monotonic() - began)
-        print(f"from a correction to the answer: {', '.join(f'{seconds:.2f}' for seconds in enter)} s", flush=True)
+        print(
+            "from a correction to the answer:"
+            f" {', '.join(f'{seconds:.2f}' for seconds in enter)} s",
+            flush=True,
+        )
         Clients(port, ask, bodies, kind, given.clients).run(min(given.seconds / 4, 10))  # warm
         batches = gauge(port, "batches_total")
         quiet = Clients(port, ask, bodies, kind, given.clients).run(given.seconds)
         together = len(quiet.answers) / (gauge(port, "batches_total") - batches)
-        print(quiet.line("service"), f"  {quiet.rate / one.rate:.2f} × plain, {quiet.rate / offline:.0%} of offline")
+        print(
+            quiet.line("service"),
+            f"  {quiet.rate / one.rate:.2f} × plain, {quiet.rate / offline:.0%} of offline",
+        )
         print(f"  {together:.0f} pictures in a batch", flush=True)
         before = call(port, "/api/models/m")
         classes = {before["version"]: {each["label"] for each in before["classes"]}}
@@ -233,10 +286,15 @@ def main() -> None:
         growth = gauge(port, "resident_bytes") / memory - 1
         state = call(port, f"/api/jobs/{job}")
         done = ended(port, job, LONGEST)
-        classes[done["version"]] = {each["label"] for each in call(port, "/api/models/m")["classes"]}
+        classes[done["version"]] = {
+            each["label"] for each in call(port, "/api/models/m")["classes"]
+        }
         wrong = sum(not told <= classes.get(version, set()) for version, told in busy.answers)
         print(busy.line("service, while it learns"), f"  {busy.rate / one.rate:.2f} × plain")
-        print(f"  {wrong} answers with wrong classes; memory {growth:+.1%}; the job was {state['state']} at the end")
+        print(
+            f"  {wrong} answers with wrong classes; memory {growth:+.1%}; the job was"
+            f" {state['state']} at the end"
+        )
         process.terminate()
         print(f"stopped with {process.wait(60)}")
 

@@ -1,9 +1,11 @@
-"""Write the tables of the documents from the raw lines in benchmarks/results, and that of the file format.
+"""Write the tables of the documents from the raw lines in benchmarks/results, and that of the file
+format.
 
     python benchmarks/tables.py            # README.md and docs/*.md, in place
     python benchmarks/tables.py --cells    # print each of the 48 cells instead
 
-A document holds a table between ``<!-- table NAME -->`` and ``<!-- end -->``; NAME is a function of this file.
+A document holds a table between ``<!-- table NAME -->`` and ``<!-- end -->``; NAME is a function of
+this file.
 """
 
 import argparse
@@ -34,28 +36,64 @@ BACKBONES = {
     "safecl_micro": "embedded",
 }
 PETS = {"adapter": "adapter", "ssf": "SSF", "vpt_deep": "VPT-deep"}
+PETS_SHOWN = ("ssf", "adapter", "vpt_deep")
+BATCH = 48  # pictures in a step of the workloads of speed.py
+SUMS = "sums of SSF's gradient"
 METHODS = {
-    "safe": "SAFE", "ranpac": "RanPAC", "slca": "SLCA", "ssiat": "SSIAT", "ease": "EASE", "lae": "LAE", "aper": "APER",
-    "rsiat": "RSIAT", "mos": "MOS", "tuna": "TUNA", "layup": "LayUP", "loranpac": "LoRanPAC",
-    "simplecil": "SimpleCIL", "coda": "CODA-Prompt", "dualprompt": "DualPrompt", "l2p": "L2P",
-    "siprompts": "S-iPrompts", "finetune": "Fine-tuning", "finetune-full": "Fine-tuning, whole network",
-    "joint": "joint, SSF", "joint-full": "joint, whole network", "joint-linear": "joint, linear probe",
-}  # fmt: skip
-TRUST = ("said − true", "at worst", "calibration error", "false alarms, 5 %", "near, before", "far", "near, now", "far")
+    "safe": "SAFE",
+    "ranpac": "RanPAC",
+    "slca": "SLCA",
+    "ssiat": "SSIAT",
+    "ease": "EASE",
+    "lae": "LAE",
+    "aper": "APER",
+    "rsiat": "RSIAT",
+    "mos": "MOS",
+    "tuna": "TUNA",
+    "layup": "LayUP",
+    "loranpac": "LoRanPAC",
+    "simplecil": "SimpleCIL",
+    "coda": "CODA-Prompt",
+    "dualprompt": "DualPrompt",
+    "l2p": "L2P",
+    "siprompts": "S-iPrompts",
+    "finetune": "Fine-tuning",
+    "finetune-full": "Fine-tuning, whole network",
+    "joint": "joint, SSF",
+    "joint-full": "joint, whole network",
+    "joint-linear": "joint, linear probe",
+}
+TRUST = (
+    "said − true",
+    "at worst",
+    "calibration error",
+    "false alarms, 5 %",
+    "near, before",
+    "far",
+    "near, now",
+    "far",
+)
 WHO = ("safe gaussians", "ranpac")
 SCALES = ("24", "200")  # training pictures per class
 Run = dict[str, Any]
 
 
 def runs(name: str = "cells_h200.jsonl") -> list[Run]:
-    """Lines of cells.py with names for stream, backbone, PET and change; "last" is after the last session."""
+    """Lines of cells.py with names for stream, backbone, PET and change; "last" is after the last
+    session.
+    """
     found = []
     for line in lines(name):
         given = line["given"]
         line["stream"] = STREAMS[given["folder"]]
         line["backbone"] = BACKBONES[Path(given["weights"] or given["backbone"]).stem]
-        line["pet"], line["change"] = PETS[given["pet"]], " ".join(given["words"][1:]).removeprefix("method.")
-        line["last"] = line["accuracy"][-1] | ({"ranpac": line["ranpac"]} if "ranpac" in line else {})
+        line["pet"], line["change"] = (
+            PETS[given["pet"]],
+            " ".join(given["words"][1:]).removeprefix("method."),
+        )
+        line["last"] = line["accuracy"][-1] | (
+            {"ranpac": line["ranpac"]} if "ranpac" in line else {}
+        )
         found.append(line)
     return found
 
@@ -95,7 +133,9 @@ def minus(found: Iterable[Run], name: str, other: str) -> list[float]:
 
 
 def row(*cells: Any) -> str:
-    return f"|{'|'.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)}|"
+    return (
+        f"|{'|'.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)}|"
+    )
 
 
 def head(*cells: str) -> list[str]:
@@ -117,23 +157,34 @@ def cells() -> list[str]:
     columns = ("untuned", "ranpac", "slow", "fast gaussians", "safe gaussians", "safe bound")
 
     def add(stream: str, backbone: str, found: list[Run]) -> None:
-        gains = [mean(minus((run for run in found if run["pet"] == pet), "safe gaussians", "ranpac")) for pet in pets]
+        gains = [
+            mean(minus((run for run in found if run["pet"] == pet), "safe gaussians", "ranpac"))
+            for pet in pets
+        ]
         table.append(row(stream, backbone, *average(found, *columns), *map(signed, gains)))
 
     for stream in STREAMS.values():
         for backbone in BACKBONES.values():
-            add(stream, backbone, [run for run in grid() if (run["stream"], run["backbone"]) == (stream, backbone)])
+            add(
+                stream,
+                backbone,
+                [run for run in grid() if (run["stream"], run["backbone"]) == (stream, backbone)],
+            )
     add("mean of 48 cells", "", grid())
     return table
 
 
 def every_cell() -> list[str]:
-    kinds = [f"{who} {kind}" for who in ("fast", "safe") for kind in ("stale", "gaussians", "bound")]
+    kinds = [
+        f"{who} {kind}" for who in ("fast", "safe") for kind in ("stale", "gaussians", "bound")
+    ]
     columns = ("untuned", "ranpac", "slow", *kinds)
     table = head("stream", "backbone", "PET", "seeds", *columns)
     for found in by_cell(grid()):
         run = found[0]
-        table.append(row(run["stream"], run["backbone"], run["pet"], len(found), *average(found, *columns)))
+        table.append(
+            row(run["stream"], run["backbone"], run["pet"], len(found), *average(found, *columns))
+        )
     return table
 
 
@@ -142,23 +193,30 @@ def summary() -> list[str]:
     gains = minus(found, "safe gaussians", "ranpac")
 
     def gain(key: str, value: str) -> str:
-        return signed(mean(minus((run for run in found if run[key] == value), "safe gaussians", "ranpac")))
+        return signed(
+            mean(minus((run for run in found if run[key] == value), "safe gaussians", "ranpac"))
+        )
 
     by_backbone = (f"{backbone} {gain('backbone', backbone)}" for backbone in BACKBONES.values())
     by_stream = (f"{stream} {gain('stream', stream)}" for stream in STREAMS.values())
     slow, fast, both = average(found, "slow", "fast gaussians", "safe gaussians")
-    under, under_ranpac = ([run["last"][who] - run["last"]["untuned"] for run in found] for who in WHO)
+    under, under_ranpac = (
+        [run["last"][who] - run["last"]["untuned"] for run in found] for who in WHO
+    )
     return [
         *head("claim", "number"),
         row("SAFE − RanPAC", f"**{signed(mean(gains))}** ({', '.join(by_backbone)})"),
         row("by stream", ", ".join(by_stream)),
-        row("cells below RanPAC", f"{below(gains)} of {len(gains)}; {below(gains, 0.5)} by more than 0.5"),
+        row(
+            "cells below RanPAC",
+            f"{below(gains)} of {len(gains)}; {below(gains, 0.5)} by more than 0.5",
+        ),
         row("largest gain, largest loss of a cell", f"{signed(max(gains))}, {signed(min(gains))}"),
         row("SAFE against its learners", f"{both:.1f}; slow {slow:.1f}, fast {fast:.1f}"),
         row(
             "runs below the untuned backbone",
-            f"{below(under)} of {len(found)}, at worst by {-min(under):.1f}; RanPAC {below(under_ranpac)}, "
-            f"by {-min(under_ranpac):.1f}",
+            f"{below(under)} of {len(found)}, at worst by {-min(under):.1f}; RanPAC"
+            f" {below(under_ranpac)}, by {-min(under_ranpac):.1f}",
         ),
     ]
 
@@ -170,29 +228,49 @@ def below(values: list[float], by: float = 0.0) -> int:
 def readme() -> list[str]:
     gains = minus(grid(), "safe gaussians", "ranpac")
     return [
-        f"On {len(gains)} cells (four streams, four backbones, three PETs) `safe` is {mean(gains):.1f} points above "
-        "RanPAC with the same PET and features",
-        f"on average. The best cell gains {max(gains):.1f}; {below(gains)} are below RanPAC, at worst by "
-        f"{-min(gains):.1f}: [docs/results.md](docs/results.md).",
+        (
+            f"On {len(gains)} cells (four streams, four backbones, three PETs) `safe` is"
+            f" {mean(gains):.1f} points above RanPAC with the same PET and features"
+        ),
+        (
+            f"on average. The best cell gains {max(gains):.1f}; {below(gains)} are below RanPAC, at"
+            f" worst by {-min(gains):.1f}: [docs/results.md](docs/results.md)."
+        ),
     ]
 
 
 def statistics() -> list[str]:
     kinds = {"stale": "stale", "gaussians": "following", "bound": "bound"}
-    table = head("stream", *(f"{who}: {kind}" for who in ("fast", "SAFE") for kind in kinds.values()))
+    table = head(
+        "stream", *(f"{who}: {kind}" for who in ("fast", "SAFE") for kind in kinds.values())
+    )
     columns = [f"{who} {kind}" for who in ("fast", "safe") for kind in kinds]
     for stream in STREAMS.values():
-        table.append(row(stream, *average((run for run in grid() if run["stream"] == stream), *columns)))
+        table.append(
+            row(stream, *average((run for run in grid() if run["stream"] == stream), *columns))
+        )
     return [*table, row("mean of 48 cells", *average(grid(), *columns))]
 
 
 def sessions() -> list[str]:
-    table = head("backbone", "sessions", "RanPAC", "untuned", "slow", "fast", "SAFE", "SAFE, stale", "SAFE, bound")
+    table = head(
+        "backbone",
+        "sessions",
+        "RanPAC",
+        "untuned",
+        "slow",
+        "fast",
+        "SAFE",
+        "SAFE, stale",
+        "SAFE, bound",
+    )
     columns = ("untuned", "slow", "fast gaussians", "safe gaussians", "safe stale", "safe bound")
     for backbone in BACKBONES.values():
         for place, number in ((0, 10), (1, 20), (4, 50)):
             found = [run | {"last": run["accuracy"][place]} for run in of_two(backbone)]
-            rival = mean(run["ranpac every"][place] for run in found) if "ranpac" in found[0] else "–"
+            rival = (
+                mean(run["ranpac every"][place] for run in found) if "ranpac" in found[0] else "–"
+            )
             table.append(row(backbone, number, rival, *average(found, *columns)))
     return table
 
@@ -200,45 +278,65 @@ def sessions() -> list[str]:
 def losses() -> list[str]:
     """The cells in which SAFE's defaults are furthest behind something simpler."""
     table = head("where", "SAFE", "better", "difference")
-    names = {"ranpac": "RanPAC", "untuned": "untuned", "slow": "its slow learner", "fast gaussians": "its fast learner"}
+    names = {
+        "ranpac": "RanPAC",
+        "untuned": "untuned",
+        "slow": "its slow learner",
+        "fast gaussians": "its fast learner",
+    }
     found = []
     for cell in by_cell(grid()):
         ours, *others = average(cell, "safe gaussians", *names)
         most = max(others)
-        name, where = (
-            [*names.values()][others.index(most)],
-            ", ".join(cell[0][key] for key in ("stream", "backbone", "pet")),
-        )
+        name = [*names.values()][others.index(most)]
+        where = ", ".join(cell[0][key] for key in ("stream", "backbone", "pet"))
         found.append((ours - most, row(where, ours, f"{name} {most:.1f}", signed(ours - most))))
     return [*table, *(line for _, line in sorted(found)[:5])]
 
 
 def claims() -> list[str]:
-    """The six claims of the paper: as printed with ViT-Tiny/16, and SAFE's defaults over backbones and PETs."""
+    """The six claims of the paper: as printed with ViT-Tiny/16, and SAFE's defaults over backbones
+    and PETs.
+    """
     with (RESULTS / "claims_tiny_h200.csv").open(encoding="utf-8") as file:
         found = {
-            (one["pictures per class"], one["run"], one["seed"], one["output"]): one for one in csv.DictReader(file)
+            (one["pictures per class"], one["run"], one["seed"], one["output"]): one
+            for one in csv.DictReader(file)
         }
 
     def finals(scale: str, run: str, output: str) -> list[float]:
         return [float(found[scale, run, seed, output]["final"]) for seed in "012"]
 
     def printed(output: str, run: str, other: str) -> list[str]:
-        """The final accuracy of an output of SAFE as printed minus that of another run, seed by seed."""
-        pairs = [zip(finals(scale, "preset=paper", output), finals(scale, run, other), strict=True) for scale in SCALES]
+        """The final accuracy of an output of SAFE as printed minus that of another run, seed by
+        seed.
+        """
+        pairs = [
+            zip(finals(scale, "preset=paper", output), finals(scale, run, other), strict=True)
+            for scale in SCALES
+        ]
         return [spread([ours - theirs for ours, theirs in pair]) for pair in pairs]
 
     def without(change: str) -> list[str]:
         """Of SAFE's defaults: on eight cells with SSF alone."""
         key = ("stream", "backbone", "seed")
-        changed = {tuple(run[k] for k in key): run for run in runs("claims_h200.jsonl") if run["change"] == change}
-        base = [run for run in grid() if run["pet"] == "SSF" and tuple(run[k] for k in key) in changed]
+        changed = {
+            tuple(run[k] for k in key): run
+            for run in runs("claims_h200.jsonl")
+            if run["change"] == change
+        }
+        base = [
+            run for run in grid() if run["pet"] == "SSF" and tuple(run[k] for k in key) in changed
+        ]
 
         def apart(run: Run) -> float:
             other: float = changed[tuple(run[k] for k in key)]["last"]["fast gaussians"]
             return run["last"]["fast gaussians"] - other
 
-        return [*printed("fast", f"preset=paper method.{change}", "fast"), f"{defaults(apart, base)[0]}¹"]
+        return [
+            *printed("fast", f"preset=paper method.{change}", "fast"),
+            f"{defaults(apart, base)[0]}¹",
+        ]
 
     def aggregated(rule: str) -> list[str]:
         ours = ["–"] if rule == "concat" else defaults(of("safe entropy", f"safe {rule}"))
@@ -248,7 +346,10 @@ def claims() -> list[str]:
         """The fast learner minus the slow one on the classes of the later half of the sessions."""
         differences = []
         for seed in "012":
-            lines = [found[scale, "preset=paper", seed, who]["by session"].split() for who in ("fast", "slow")]
+            lines = [
+                found[scale, "preset=paper", seed, who]["by session"].split()
+                for who in ("fast", "slow")
+            ]
             fast, slow = (mean(map(float, line[len(line) // 2 :])) for line in lines)
             differences.append(fast - slow)
         return spread(differences)
@@ -264,13 +365,20 @@ def claims() -> list[str]:
     def of(name: str, other: str) -> Callable[[Run], float]:
         return lambda run: run["last"][name] - run["last"][other]
 
-    paper, ranpac = "preset=paper", "preset=ranpac-published"
+    paper = "preset=paper"
+    ranpac = "preset=ranpac-published"
     return [
         *head("final accuracy", "as printed, 24", "200", "defaults"),
         row("slow − RanPAC", *printed("slow", ranpac, "ranpac"), *defaults(of("slow", "ranpac"))),
         row("fast − slow, classes of the later half", *map(late, SCALES), *defaults(later)),
-        row("SAFE − slow", *printed("safe", paper, "slow"), *defaults(of("safe gaussians", "slow"))),
-        row("SAFE − fast", *printed("safe", paper, "fast"), *defaults(of("safe gaussians", "fast gaussians"))),
+        row(
+            "SAFE − slow", *printed("safe", paper, "slow"), *defaults(of("safe gaussians", "slow"))
+        ),
+        row(
+            "SAFE − fast",
+            *printed("safe", paper, "fast"),
+            *defaults(of("safe gaussians", "fast gaussians")),
+        ),
         row("fast − fast without L_cos", *without("guide.lambda_cos=0")),
         row("fast − fast without L_s↔f", *without("guide.lambda_cross=0")),
         row("fast: slow teacher − PTM", *without("guide.teacher=ptm")),
@@ -278,28 +386,39 @@ def claims() -> list[str]:
         row("SAFE: entropy − sum", *aggregated("add")),
         row("SAFE: entropy − maximum", *aggregated("max")),
         row("SAFE: entropy − concatenation", *aggregated("concat")),
-        row("SAFE: by errors − by entropy", "–", "–", *defaults(of("safe gaussians", "safe entropy"))),
+        row(
+            "SAFE: by errors − by entropy",
+            "–",
+            "–",
+            *defaults(of("safe gaussians", "safe entropy")),
+        ),
     ]
 
 
 def transfer() -> list[str]:
     with (RESULTS / "table-slow.csv").open(encoding="utf-8") as file:
         found = list(csv.DictReader(file))
-    names = [re.sub(r"Baseline \+ | \(slow learner\)|Baseline \(|\)", "", line[""]) for line in found]
-    ours = (f"{float(line['Final ours']):.1f} ± {float(line['Final ours ±']):.1f}" for line in found)
+    names = [
+        re.sub(r"Baseline \+ | \(slow learner\)|Baseline \(|\)", "", line[""]) for line in found
+    ]
+    ours = (
+        f"{float(line['Final ours']):.1f} ± {float(line['Final ours ±']):.1f}" for line in found
+    )
     papers = (f"{float(line['Final paper']):.1f}" for line in found)
     return [*head("", *names), row("ours", *ours), row("paper", *papers)]
 
 
 def rivals() -> list[str]:
-    """Every method by its preset: how far it is from SAFE with SSF in the same cell, on the same pictures and seeds.
+    """Every method by its preset: how far it is from SAFE with SSF in the same cell, on the same
+    pictures and seeds.
 
     A line of later than the others names the accuracy of SAFE beside it.
     """
     ours: dict[tuple[str, str], dict[int, float]] = {}
     found: dict[str, dict[tuple[str, str], list[float]]] = {}
     for line in sorted(lines("rivals_h200.jsonl"), key=lambda line: line["preset"] != "safe"):
-        cell, seed = (STREAMS[line["folder"]], BACKBONES[line["backbone"]]), line["seed"]
+        cell = (STREAMS[line["folder"]], BACKBONES[line["backbone"]])
+        seed = line["seed"]
         if line["preset"] == "safe":
             ours.setdefault(cell, {})[seed] = line["final"]
         else:
@@ -309,25 +428,47 @@ def rivals() -> list[str]:
     cells = sorted(ours, key=lambda cell: [order.index(name) for name in reversed(cell)])
     behind = {name: [by[cell] for cell in cells] for name, by in found.items()}
     table = head("method", *(f"{stream}, {backbone}" for stream, backbone in cells), "mean")
-    table.append(row("**SAFE**", *(own := [mean(ours[cell].values()) for cell in cells]), mean(own)))
+    table.append(
+        row("**SAFE**", *(own := [mean(ours[cell].values()) for cell in cells]), mean(own))
+    )
     for name, by in sorted(behind.items(), key=lambda each: -mean(map(mean, each[1]))):
         texts = [signed(mean(one)) + {1: "¹", 2: "²"}.get(len(one), "") for one in by]
         table.append(row(name, *texts, signed(mean(map(mean, by)))))
-    ahead = [max(mean(by[i]) for name, by in behind.items() if "joint" not in name) for i in range(len(cells))]
-    table.append(row("next to SAFE, joint aside", *map(signed, ahead), f"first in {below(ahead)} of {len(cells)}"))
+    ahead = [
+        max(mean(by[i]) for name, by in behind.items() if "joint" not in name)
+        for i in range(len(cells))
+    ]
+    table.append(
+        row(
+            "next to SAFE, joint aside",
+            *map(signed, ahead),
+            f"first in {below(ahead)} of {len(cells)}",
+        )
+    )
     return table
 
 
 def float32() -> list[str]:
-    """SAFE with SSF: bf16 with recorded steps and fused kernels, and float32 without."""
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for line in lines("float32_h200.jsonl"):
-        cell = STREAMS[line["given"]["folder"]], BACKBONES[Path(line["given"]["weights"]).stem]
-        found.setdefault(cell, []).append((line["bf16"], line["own"]["safe"]))
-    table = head("stream", "backbone", "bf16", "float32", "difference")
-    for cell, pairs in found.items():
-        both = [f"{mean(one):.1f} ± {stdev(one):.1f}" for one in zip(*pairs, strict=True)]
-        table.append(row(*cell, *both, spread([ours - plain for ours, plain in pairs])))
+    """SAFE with SSF: bf16 with recorded steps and fused kernels, of the cells and once more, and
+    float32 without.
+    """
+    cells = {
+        (run["stream"], run["backbone"], run["pet"], run["seed"]): run["own"]["safe"]
+        for run in grid()
+    }
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for run in runs("float32_h200.jsonl"):
+        bf16 = cells[run["stream"], run["backbone"], run["pet"], run["seed"]]
+        found.setdefault((run["stream"], run["backbone"]), []).append(
+            (bf16, run["bf16"], run["own"]["safe"])
+        )
+    table = head(
+        "stream", "backbone", "bf16", "bf16 again", "float32", "bf16 − float32", "bf16 − bf16 again"
+    )
+    for cell, seeds in found.items():
+        each = [f"{mean(one):.1f} ± {stdev(one):.1f}" for one in zip(*seeds, strict=True)]
+        plain, again = ([first - rest[place] for first, *rest in seeds] for place in (1, 0))
+        table.append(row(*cell, *each, spread(plain), spread(again)))
     return table
 
 
@@ -338,10 +479,27 @@ def first_session() -> list[str]:
         where = f"{line['machine']}, {line['ranpac']['pictures']:,} pictures, {line['of']}"
         groups.setdefault(where, []).append(line)
     for where, found in groups.items():
-        ranpac, safe = (mean(line[name]["seconds"] for line in found) for name in ("ranpac", "safe"))
+        ranpac, safe = (
+            mean(line[name]["seconds"] for line in found) for name in ("ranpac", "safe")
+        )
         pilots = mean(line["safe"]["pilot1"] + line["safe"]["pilot2"] for line in found)
         slow = mean(line["safe"]["slow"] for line in found)
         table.append(row(where, ranpac, safe, f"{safe / ranpac:.2f}", pilots, slow))
+    return table
+
+
+def waiting() -> list[str]:
+    """Seconds of the processor, of this version and of another, over those of a plain process."""
+    found = {line["what"]: line["processor"] for line in lines("seconds_cpu.jsonl")}
+    table = head("command", "s", "before, s", "ratio", "to", "s")
+    plain = {"help": "import typer, rich"}
+    plain |= dict.fromkeys(("first session", "later session"), "plain loop")
+    for what in ("help", "a classifier", "predict", "first session", "later session"):
+        other = plain.get(what, "import torch")
+        own, before, least = (found[name] for name in (what, f"before: {what}", other))
+        table.append(
+            row(what, f"{own:.2f}", f"{before:.2f}", f"{own / least:.2f}", other, f"{least:.2f}")
+        )
     return table
 
 
@@ -352,22 +510,150 @@ def speed() -> Run:
 
 def later_session() -> list[str]:
     found = speed()
-    parts = ("training", "features", "heads", "evaluation", "saving", "whole")
-    table = head("network", "PET", *parts)
+    parts = ("training", "features", "heads", "evaluation", "saving")
+    table = head("network", "PET", *parts, "rest", "whole")
     for workload, network in (("published", "ViT-B/16"), ("small", "ViT-S/16")):
         for pet, measured in found[workload].items():
-            for name, who in (("later session", PETS.get(pet, "")), ("plain later", "plain reference")):
+            for name, who in (
+                ("later session", PETS.get(pet, "")),
+                ("plain later", "plain reference"),
+            ):
                 if isinstance(measured, dict) and name in measured.get("rows", ()):
-                    table.append(row(network, who, *(f"{measured['rows'][name][part]:.2f}" for part in parts)))
+                    taken = [measured["rows"][name][part] for part in parts]
+                    whole = measured["rows"][name]["whole"]
+                    shown = (
+                        f"{part:.2f}" for part in (*taken, max(whole - sum(taken), 0.0), whole)
+                    )
+                    table.append(row(network, who, *shown))
     return table
+
+
+def aims() -> list[str]:
+    """What each number is, and what it is made of. Of several PETs: SSF, adapter and VPT-deep."""
+    found = speed()
+    published = found["published"]
+    first = found["first"]
+    grown = found["scale"]["sessions"]
+    pets = [published[pet] for pet in PETS_SHOWN]
+    later = [pet["rows"]["later session"] for pet in pets]
+    steps = published["vpt_deep"]["sessions"][-1]["images"] / BATCH
+    kernels = [next(one for one in found["step"] if one["pet"] == pet) for pet in PETS_SHOWN]
+    stepping = [steps * one["wall"] / one["steps"] for one in kernels]
+    floors = [pet["floor"] for pet in pets]
+    ratios = [pet["evaluation"]["ratio"] for pet in pets]
+    tuning = sum(first["safe phases"].values())
+    wholes = [line["whole"] for line in later]
+    _, before, last = grown
+    growth = last["heads"] - before["heads"]
+    many = 1_000_000 / 10_000  # sessions
+    tiny, base = (
+        {key: mean(line[key] for line in found["tiny"][who][2:]) for key in ("training", "whole")}
+        for who in ("now", "base")
+    )
+    (step,) = found["step tiny"]
+    small = sum(count for _, count in step["kinds"].values()) / step["steps"]
+
+    def each(values: Iterable[float], digits: int = 2) -> str:
+        return "/".join(f"{value:.{digits}f}" for value in values)
+
+    def shares(parts: Iterable[float], wholes: Iterable[float]) -> str:
+        return (
+            f"{each((100 * part / whole for part, whole in zip(parts, wholes, strict=True)), 0)} %"
+        )
+
+    def kind(*names: str, of: Iterable[Run] = kernels) -> str:
+        chosen = [one for one in of if any(name in one["kinds"] for name in names)]
+        taken = [sum(one["kinds"].get(name, (0.0,))[0] for name in names) for one in chosen]
+        return shares(taken, [one["busy"] for one in chosen])
+
+    attention = kind("attention forward", "attention backward")
+    rates = each((pet["rate"] / 1e12 for pet in pets), 0)
+    return [
+        *head("aim", "now", "what stops it"),
+        row(
+            "later session 3.2 s",
+            each(wholes),
+            f"its {steps:.1f} steps: {each(stepping)} s ({shares(stepping, wholes)}); features of"
+            f" four networks ({shares([line['features'] for line in later], wholes)})",
+        ),
+        row(
+            "training 1.9 floors",
+            each(line["training"] / floor for line, floor in zip(later, floors, strict=True)),
+            "steps alone"
+            f" {each(taken / floor for taken, floor in zip(stepping, floors, strict=True))}; of"
+            f" them products {kind('matrix products')}, attention {attention}, SSF's sums"
+            f" {kind(SUMS)}, elementwise {kind('elementwise')}; a floor is {each(floors)} s at"
+            f" {rates} TFLOP/s",
+        ),
+        row(
+            "first session 8 s, warm",
+            first["safe"],
+            f"tuning: {tuning:.1f} s ({100 * tuning / first['safe']:.0f} %)",
+        ),
+        row(
+            "2.2 × RanPAC's",
+            f"{first['safe'] / first['ranpac']:.2f}, met",
+            f"{first['safe steps'] / first['ranpac steps']:.2f} × the steps",
+        ),
+        row(
+            "inference 1.5 timm passes",
+            each(ratios),
+            f"two networks, {min(ratios) / 2:.2f} to {max(ratios) / 2:.2f} each",
+        ),
+        row(
+            "10⁶ pictures, 10⁴ classes: 600 s, 60 GB",
+            f"over {100 * int(many * last['whole'] / 100):.0f} s, by {last['session']} of"
+            f" {many:.0f} sessions; {last['peak'] / 1e9:.1f} GB, met",
+            f"one epoch ({shares([last['training']], [last['whole']])}), features"
+            f" ({shares([last['features']], [last['whole']])}); heads grow {growth:.2f} s per"
+            " session",
+        ),
+        row(
+            "session 100 at 1.2 × session 10, heads aside",
+            f"{found['growth']['ratio']:.2f}, met",
+            "–",
+        ),
+        row(
+            "sessions of 240 pictures 1.5 × as fast as 824b141",
+            f"{base['whole'] / tiny['whole']:.2f} × (ViT-Tiny/16; {tiny['whole']:.2f} s), first "
+            f"{found['tiny']['base'][0]['whole'] / found['tiny']['now'][0]['whole']:.2f} ×",
+            f"100 steps of {10 * tiny['training']:.1f} ms"
+            f" ({shares([tiny['training']], [tiny['whole']])}):"
+            f" {1e3 * step['wall'] / step['steps']:.1f} recorded, of which {small:.0f} kernels take"
+            f" {1e3 * step['busy'] / step['steps']:.1f} (products"
+            f" {kind('matrix products', of=[step])}, SSF's sums {kind(SUMS, of=[step])},"
+            f" elementwise {kind('elementwise', of=[step])})",
+        ),
+    ]
+
+
+def files() -> list[str]:
+    """Seconds of reading a million small JPEG files, over those of torchvision's ImageFolder."""
+    found = speed()["files"]["files"]
+    rows = [
+        row(
+            name,
+            *(
+                f"{found[name][part] / found['torchvision'][part]:.{digits}f}"
+                for part, digits in (("opening", 1), ("pass", 2))
+            ),
+        )
+        for name in ("folder", "shards")
+    ]
+    return [*head("", "opening", "a pass"), *rows]
 
 
 def kernels() -> list[str]:
     """Milliseconds per step by kind of kernel, for each PET."""
-    found, steps = speed(), dict[str, Run]()
+    found = speed()
+    steps = dict[str, Run]()
     for one in found["step"]:
         name = PETS[one["pet"]]
-        steps |= {f"{name} before": earlier for earlier in found["step before"] if earlier["pet"] == one["pet"]}
+        steps |= {
+            f"{name} before": earlier
+            for earlier in found["step before"]
+            if earlier["pet"] == one["pet"]
+        }
         steps[name] = one
     columns = list(steps.values())
 
@@ -377,7 +663,10 @@ def kernels() -> list[str]:
 
     table = head("kind", *steps)
     kinds = {kind for one in columns for kind in one["kinds"]}
-    by_kind = {kind: [one["kinds"].get(kind, (0.0,))[0] / one["steps"] for one in columns] for kind in kinds}
+    by_kind = {
+        kind: [one["kinds"].get(kind, (0.0,))[0] / one["steps"] for one in columns]
+        for kind in kinds
+    }
     for kind, taken in sorted(by_kind.items(), key=lambda item: (-max(item[1]), item[0])):
         add(kind, taken)
     for name, key in (("all kernels", "busy"), ("with the gaps between them", "wall")):
@@ -387,7 +676,10 @@ def kernels() -> list[str]:
 
 def scale() -> list[str]:
     table = head("pictures", "session", "features", "training", "heads", "whole", "peak, GB")
-    for name, pictures, shown in (("scale", "10,000", (1, 2, 3)), ("growth", "200", (2, 10, 50, 100))):
+    for name, pictures, shown in (
+        ("scale", "10,000", (1, 2, 3)),
+        ("growth", "200", (2, 10, 50, 100)),
+    ):
         for line in speed()[name]["sessions"]:
             if line["session"] in shown:
                 parts = (f"{line[part]:.2f}" for part in ("features", "training", "heads", "whole"))
@@ -409,19 +701,27 @@ def seconds() -> list[str]:
         for line in csv.DictReader(file):
             numbers = [f"{float(line[key]):.2f}" for key in ("seconds", "training")]
             title = METHODS.get(line["method"], line["method"])
-            table.append(row(title, *numbers, f"{float(line['passes']):,.0f}", f"{float(line['ratio']):.2f}"))
+            table.append(
+                row(title, *numbers, f"{float(line['passes']):,.0f}", f"{float(line['ratio']):.2f}")
+            )
     return table
 
 
 def header() -> list[str]:
-    """Every field of a model file's header and thumbnails: a row is a part and a field, its type, what it is."""
-    from safecl.classifier.schema import ModelHeader, Thumbnails
+    """Every field of a model file's header and thumbnails: a row is a part and a field, its type,
+    what it is.
+    """
+    from safecl.classifier.modelfile.schema import ModelHeader, Thumbnails
 
     schema = ModelHeader.model_json_schema()
     more = Thumbnails.model_json_schema()
     defined = {**schema["$defs"], "Thumbnails": more, **more["$defs"]}
-    parts = {"": schema, **{f"{name}.": part for name, part in defined.items() if name != "JsonValue"}}
-    rows, shared = [], schema["$defs"]["Other"]["properties"].keys()
+    parts = {
+        "": schema,
+        **{f"{name}.": part for name, part in defined.items() if name != "JsonValue"},
+    }
+    rows = []
+    shared = schema["$defs"]["Other"]["properties"].keys()
     named: dict[str, str] = {}
     for part, facts in parts.items():
         step = "what" in facts["properties"]
@@ -431,16 +731,26 @@ def header() -> list[str]:
             rows.append(f"`{owner}{name}`|{kind}|{field.get('description', '')}")
     steps = [row for row in dict.fromkeys(rows) if row.startswith("`Step.")]
     types = [f"*{name}*|{bounds}|" for name, bounds in named.items()]
-    return ["field|type|content", "---|---|---", *(row for row in rows if row not in steps), *steps, *types]
+    return [
+        "field|type|content",
+        "---|---|---",
+        *(row for row in rows if row not in steps),
+        *steps,
+        *types,
+    ]
 
 
 def _type(field: Run, named: dict[str, str]) -> str:
-    """The type of a field of a JSON schema in a few words; what a title names goes into ``named``."""
-    inner, title = partial(_type, named=named), field.get("title", "")
+    """The type of a field of a JSON schema in a few words; what a title names goes into
+    ``named``.
+    """
+    inner = partial(_type, named=named)
+    title = field.get("title", "")
     if title[:1].islower():
         named[title] = inner({**field, "title": ""})
         return f"*{title}*"
-    several, kind = field.get("anyOf") or field.get("oneOf"), field.get("type", "anything")
+    several = field.get("anyOf") or field.get("oneOf")
+    kind = field.get("type", "anything")
     if several or "$ref" in field:
         return ", ".join(map(inner, several)) if several else field["$ref"].rpartition("/")[2]
     if "prefixItems" in field:
@@ -448,17 +758,22 @@ def _type(field: Run, named: dict[str, str]) -> str:
     elif kind == "array":
         kind = f"list of {inner(field['items'])}"
     elif kind == "object":
-        kind = (
-            f"object of {inner([*field.get('patternProperties', {}).values(), field.get('additionalProperties')][0])}"
-        )
+        values = field.get("patternProperties", {}).values()
+        kind = f"object of {inner([*values, field.get('additionalProperties')][0])}"
     keys = {"minimum": "≥", "maximum": "≤", "maxItems": "at most ", "maxLength": "length ≤"}
-    limits = [f"{sign}{field[key]:,.10g}" for key, sign in keys.items() if key in field and "prefixItems" not in field]
+    limits = [
+        f"{sign}{field[key]:,.10g}"
+        for key, sign in keys.items()
+        if key in field and "prefixItems" not in field
+    ]
     limits += [f"`{field[key]}`" for key in ("pattern", "const") if key in field]
     return ", ".join([kind, *limits])
 
 
 def inside(rate: float, alarms: int, tested: int, judged: int | None = None) -> bool:
-    """Whether so many false alarms lie in the 95 % band of the binomial; with ``judged``, of a threshold by so many."""
+    """Whether so many false alarms lie in the 95 % band of the binomial; with ``judged``, of a
+    threshold by so many.
+    """
     k = rate * ((judged or 0) + 1)
     chance = binom(tested, rate) if judged is None else betabinom(tested, k, judged + 1 - k)
     return bool(chance.ppf(0.025) <= alarms <= chance.ppf(0.975))
@@ -471,13 +786,19 @@ def beyond(line: Run) -> float:
 
 
 def trust() -> list[str]:
-    """What models say of themselves, against pictures that were held back: those that choices were made by apart."""
-    found, table = lines("trust_h200.jsonl"), head("models", "number", *TRUST)
+    """What models say of themselves, against pictures that were held back: those that choices were
+    made by apart.
+    """
+    found = lines("trust_h200.jsonl")
+    table = head("models", "number", *TRUST)
 
     def add(name: str, chosen: list[Run]) -> None:
         off = [100 * abs(run["said"] - run["true"]) for run in chosen]
         shares = [100 * share for share in at_five_percent(chosen)]
-        before = [100 * mean(run["scores"]["largest logit"][part] for run in chosen) for part in ("near", "far")]
+        before = [
+            100 * mean(run["scores"]["largest logit"][part] for run in chosen)
+            for part in ("near", "far")
+        ]
         error, (alarms, *now) = f"{mean(run['error'] for run in chosen):.3f}", shares
         table.append(row(name, len(chosen), mean(off), max(off), error, alarms, *before, *now))
 
@@ -494,55 +815,182 @@ def trust() -> list[str]:
 def at_five_percent(found: list[Run]) -> list[float]:
     """False alarms, near and far strangers found, as shares."""
     alarms = mean(run["false_alarms"]["0.05"][0] / run["false_alarms"]["0.05"][1] for run in found)
-    return [alarms, *(mean(run["found"]["0.05"][part] for run in found) for part in ("near", "far"))]
+    return [
+        alarms,
+        *(mean(run["found"]["0.05"][part] for run in found) for part in ("near", "far")),
+    ]
 
 
 def promises() -> list[str]:
     """Against what a model promises of its own numbers."""
     found = lines("trust_h200.jsonl")
-    off, out = [100 * (run["said"] - run["true"]) for run in found], [100 * beyond(run) for run in found]
-    errors, chance = [run["error"] for run in found], mean(run["noise"] for run in found)
+    off = [100 * (run["said"] - run["true"]) for run in found]
+    out = [100 * beyond(run) for run in found]
+    errors = [run["error"] for run in found]
+    chance = mean(run["noise"] for run in found)
     table = [
         *head("promise", "measured"),
         row(
             "accuracy, said against true",
             f"{mean(map(abs, off)):.1f} points apart on average; bias {signed(mean(off))}",
         ),
-        row("its interval", f"{sum(o == 0 for o in out)} of {len(out)} inside; {max(out):.1f} points beyond at worst"),
-        row("calibration error", f"{mean(errors):.3f} on average ({chance:.3f} by chance); {max(errors):.3f} at worst"),
+        row(
+            "its interval",
+            f"{sum(o == 0 for o in out)} of {len(out)} inside; {max(out):.1f} points beyond at"
+            " worst",
+        ),
+        row(
+            "calibration error",
+            f"{mean(errors):.3f} on average ({chance:.3f} by chance); {max(errors):.3f} at worst",
+        ),
     ]
     for rate in ("0.01", "0.05", "0.2"):
-        asked = [(run["judged"], *run["false_alarms"][rate]) for run in found if run["false_alarms"][rate][1]]
+        asked = [
+            (run["judged"], *run["false_alarms"][rate])
+            for run in found
+            if run["false_alarms"][rate][1]
+        ]
         share = 100 * mean(alarms / tested for _, alarms, tested in asked)
         both = sum(inside(float(rate), alarms, tested, judged) for judged, alarms, tested in asked)
         alone = sum(inside(float(rate), alarms, tested) for _, alarms, tested in asked)
-        told = f"{share:.1f} %; {both} of {len(asked)} in the beta-binomial band, {alone} in the binomial one"
+        told = (
+            f"{share:.1f} %; {both} of {len(asked)} in the beta-binomial band, {alone} in the"
+            " binomial one"
+        )
         table.append(row(f"false alarms at {float(rate):.0%}", told))
     return table
 
 
 def strangers() -> list[str]:
     """Scores of being known, at 5 % false alarms."""
-    found, table = lines("trust_h200.jsonl"), head("score", "false alarms", "near found", "far found")
+    found = lines("trust_h200.jsonl")
+    table = head("score", "false alarms", "near found", "far found")
     for name in ("largest logit", "Mahalanobis", "nearest neighbours", "nearest mean"):
         shares = [run["scores"][name] for run in found if name in run["scores"]]
-        table.append(row(name, *(100 * mean(one[part] for one in shares) for part in ("known", "near", "far"))))
-    table.append(row("**largest logit with Mahalanobis**", *(100 * share for share in at_five_percent(found))))
+        table.append(
+            row(
+                name,
+                *(100 * mean(one[part] for one in shares) for part in ("known", "near", "far")),
+            )
+        )
+    table.append(
+        row(
+            "**largest logit with Mahalanobis**", *(100 * share for share in at_five_percent(found))
+        )
+    )
+    return table
+
+
+def frozen_scores() -> list[str]:
+    """Scores of being known on features of a frozen backbone, at 5 % false alarms."""
+    found = lines("frozen_cpu.jsonl")
+    table = head("score", "false alarms", "near found", "far found", "near, AUROC", "far, AUROC")
+    for name, first in found[0]["strangers"].items():
+        if "estimated" not in first:
+            continue
+        own = [run["strangers"][name] for run in found]
+        near, far = (
+            [mean(one[part][i] for one in own) for i in (1, 0)] for part in ("near", "far")
+        )
+        alarms = mean(one["false alarms"] for one in own)
+        shares = (alarms, near[0], far[0], near[1], far[1])
+        table.append(row(name, *(100 * share for share in shares)))
+    return table
+
+
+def sets() -> list[str]:
+    """Sets of classes beside those of softmax, on the same models."""
+    found = lines("frozen_cpu.jsonl")
+    table = head("promised", "held, sets", "size", "held, softmax", "size")
+    for coverage in ("0.8", "0.9", "0.95"):
+        shown: list[float | str] = []
+        for kind in ("sets", "softmax"):
+            held, size = (
+                mean(run["sets"][f"{kind} {coverage}"][i] for run in found) for i in (0, 2)
+            )
+            shown += [100 * held, f"{size:.2f}"]
+        table.append(row(f"{100 * float(coverage):.0f} %", *shown))
+    return table
+
+
+def audit() -> list[str]:
+    """Planted wrong labels in the first tenth of the rows, by what these are in order of."""
+    found = [run for run in lines("frozen_cpu.jsonl") if run["data"] != "pacs"]
+    names = list(found[0]["audit"])
+    table = head("models", *names)
+    for key in sorted({(run["data"], run["classes"]) for run in found}):
+        own = [run["audit"] for run in found if (run["data"], run["classes"]) == key]
+        shares = (100 * mean(one[name] for one in own) for name in names)
+        table.append(row(f"{key[0]}, {key[1]} classes", *shares))
+    return table
+
+
+def architectures() -> list[str]:
+    """Networks of timm by the PETs that they take; those that SAFE with SSF has tuned as well, and
+    those that RanPAC has read alone.
+    """
+    found = {
+        (line["name"], line["preset"]): line
+        for line in lines("architectures.jsonl")
+        if not line["error"]
+    }
+    by_pets: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
+    for (name, preset), line in sorted(found.items()):
+        if preset == "ranpac":
+            tuned, read = by_pets.setdefault(tuple(line["pets"]), ([], []))
+            (tuned if (name, "safe") in found else read).append(f"`{name}`")
+    count = sum(preset == "ranpac" for _, preset in found)
+    table = head(
+        "PETs",
+        f"`run safe pet=ssf` ({len(found) - count})",
+        f"`run ranpac pet=none` alone (of {count})",
+    )
+    for pets in sorted(by_pets, key=len, reverse=True):
+        tuned, read = by_pets[pets]
+        shown = ", ".join(f"`{pet}`" for pet in pets if pet not in ("none", "full"))
+        table.append(row(shown, ", ".join(tuned), ", ".join(read)))
     return table
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
     for function in (
-        cells, summary, readme, statistics, sessions, losses, claims, transfer, rivals, first_session, later_session,
-        float32, kernels, scale, sizes, seconds, header, promises, trust, strangers,
+        cells,
+        summary,
+        readme,
+        statistics,
+        sessions,
+        losses,
+        claims,
+        transfer,
+        rivals,
+        first_session,
+        waiting,
+        later_session,
+        aims,
+        files,
+        float32,
+        kernels,
+        scale,
+        sizes,
+        seconds,
+        header,
+        promises,
+        trust,
+        strangers,
+        frozen_scores,
+        sets,
+        audit,
+        architectures,
     )
-}  # fmt: skip
+}
 
 
 def written(text: str) -> str:
     """A document with its tables as the raw lines have them."""
-    return MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
+    return MARKED.sub(
+        lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text
+    )
 
 
 def documents() -> list[Path]:
@@ -550,7 +998,9 @@ def documents() -> list[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cells", action="store_true", help="print each of the 48 cells")
     if parser.parse_args().cells:
         print("\n".join(every_cell()))

@@ -4,12 +4,14 @@
     python benchmarks/trust.py --assets DIR --cells 0-51 --out trust.jsonl
     python benchmarks/trust.py --table trust.jsonl
 
-DIR holds folders of pictures, train|test/CLASS or train|test/DOMAIN/CLASS, and vit_tiny_augreg.safetensors. A cell is a
-model: a set of pictures, a backbone, pictures per class, sessions and an order of the classes. It learns some classes,
-and what it says of itself is compared with pictures of them that it has not learned: its leave-one-out accuracy (the
-mean over classes), the expected calibration error of its probabilities, and how many it calls unknown at three rates.
-Strangers are near (other classes of the same set) or far (another set). A line of JSON per model; cells are computed
-one by one, so that several processes can share them.
+DIR holds folders of pictures, train|test/CLASS or train|test/DOMAIN/CLASS, and
+vit_tiny_augreg.safetensors. A cell is a model: a set of pictures, a backbone, pictures per class,
+sessions and an order of the classes. It learns some classes, and what it says of itself is compared
+with pictures of them that it has not learned: its leave-one-out accuracy (the mean over classes),
+the expected calibration error of its probabilities, and how many it calls unknown at three rates.
+What needs no training is measured by frozen.py.
+Strangers are near (other classes of the same set) or far (another set). A line of JSON per model;
+cells are computed one by one, so that several processes can share them.
 """
 
 import argparse
@@ -30,31 +32,49 @@ from torch import Tensor
 from unknowns import BY_FEATURES, auroc, by_logits, left_out
 
 from safecl import ContinualClassifier
-from safecl.classifier.answers import LIKENESS
-from safecl.classifier.calibrate import (
+from safecl.classifier.answers.calibrate import (
     expected_error,
     fit_temperature,
     probabilities,
     recalled,
     unknown_score,
 )
+from safecl.classifier.answers.snapshot import LIKENESS
 from safecl.classifier.data import unlabelled
 from safecl.classifier.teach import embed
-from safecl.heads.leave_one_out import leaving_out, one_of_each
-from safecl.runtime.answer import quantile, thresholds
+from safecl.heads.left_out import LeftOut, one_of_each
+from safecl.runtime.answer import least, quantile, thresholds
 from safecl.streams.drawn.glyphs import POOL, GlyphPictures
 from safecl.streams.pictures.files import File, FilePictures
 from safecl.streams.pictures.images import Label, Pictures, join
 
 RATES = (0.01, 0.05, 0.2)
-FAR = {"cifar100": "flowers102", "flowers102": "cifar100", "pacs": "flowers102", "glyphs": "cifar100"}
-FOLDERS = {"cifar100": "cifar100_200x60_jpeg", "flowers102": "flowers102_20x12", "pacs": "pacs_30x15"}
-TESTED, FAR_PICTURES = 60, 400  # pictures per class that are held back, and of another set, at most
+COVERAGE = 0.9
+FAR = {
+    "cifar100": "flowers102",
+    "flowers102": "cifar100",
+    "pacs": "flowers102",
+    "glyphs": "cifar100",
+}
+FOLDERS = {
+    "cifar100": "cifar100_200x60_jpeg",
+    "flowers102": "flowers102_20x12",
+    "pacs": "pacs_30x15",
+}
+TESTED = 60
+FAR_PICTURES = 400  # pictures per class that are held back, and of another set, at most
 GLYPHS = 85  # pictures that are drawn of a character
 
-# Pictures per class (and domain), sessions (0: one per domain), classes that are learned, classes that are strangers.
+# Pictures per class (and domain), sessions (0: one per domain), classes that are learned, classes
+# that are strangers.
 SHAPES: dict[str, list[tuple[int, int, int, int]]] = {
-    "cifar100": [(100, 5, 50, 20), (100, 2, 20, 20), (25, 10, 80, 20), (10, 5, 80, 20), (5, 8, 80, 20)],
+    "cifar100": [
+        (100, 5, 50, 20),
+        (100, 2, 20, 20),
+        (25, 10, 80, 20),
+        (10, 5, 80, 20),
+        (5, 8, 80, 20),
+    ],
     "flowers102": [(25, 2, 35, 10), (10, 7, 35, 10), (5, 5, 35, 10)],
     "pacs": [(25, 0, 5, 2), (10, 0, 5, 2)],
     "glyphs": [(25, 5, 60, 20), (10, 3, 80, 20), (5, 10, 80, 20)],
@@ -63,7 +83,9 @@ SHAPES: dict[str, list[tuple[int, int, int, int]]] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A model; ``each``: pictures per class and session of the class; ``order``: draws classes and pictures."""
+    """A model; ``each``: pictures per class and session of the class; ``order``: draws classes and
+    pictures.
+    """
 
     data: str
     backbone: str
@@ -101,17 +123,22 @@ def pools(assets: Path, data: str) -> dict[Label, dict[str, Pictures]]:
         _, *domain, label = path.parent.relative_to(assets / FOLDERS.get(data, data)).parts
         found.setdefault(label, {}).setdefault("/".join(domain), []).append(path)
     return {
-        label: {domain: FilePictures([File.at(p) for p in paths], [label] * len(paths)) for domain, paths in by.items()}
+        label: {
+            domain: FilePictures([File.at(p) for p in paths], [label] * len(paths))
+            for domain, paths in by.items()
+        }
         for label, by in found.items()
     }
 
 
 def divided(assets: Path, cell: Cell) -> Divided:
     """Classes and pictures drawn by the cell's order."""
-    dice, pool = random.Random(cell.order), pools(assets, cell.data)
+    dice = random.Random(cell.order)
+    pool = pools(assets, cell.data)
     order = sorted(pool, key=str)
     dice.shuffle(order)
-    known, strange = order[: cell.classes], order[cell.classes : cell.classes + cell.strangers]
+    known = order[: cell.classes]
+    strange = order[cell.classes : cell.classes + cell.strangers]
     taught: dict[Label, dict[str, Pictures]] = {}
     held: list[Pictures] = []
     for label in known:
@@ -122,13 +149,19 @@ def divided(assets: Path, cell: Cell) -> Divided:
     domains = sorted({domain for by in taught.values() for domain in by})
     if cell.sessions:
         parts = np.array_split(np.arange(len(known)), cell.sessions)
-        sessions = [join([taught[known[c]][domain] for c in part for domain in domains]) for part in parts]
+        sessions = [
+            join([taught[known[c]][domain] for c in part for domain in domains]) for part in parts
+        ]
     else:
         dice.shuffle(domains)
         sessions = [join([taught[label][domain] for label in known]) for domain in domains]
-    near = [part.subset(range(len(part))[:TESTED]) for label in strange for part in pool[label].values()]
+    near = [
+        part.subset(range(len(part))[:TESTED]) for label in strange for part in pool[label].values()
+    ]
     other = (
-        [part for by in pools(assets, FAR[cell.data]).values() for part in by.values()] if cell.data in FAR else near
+        [part for by in pools(assets, FAR[cell.data]).values() for part in by.values()]
+        if cell.data in FAR
+        else near
     )
     far = join(other)
     chosen = sorted(dice.sample(range(len(far)), min(FAR_PICTURES, len(far))))
@@ -137,9 +170,11 @@ def divided(assets: Path, cell: Cell) -> Divided:
 
 def taught(assets: Path, cell: Cell, data: Divided, device: str) -> ContinualClassifier:
     """The model of a cell."""
-    name, settings = "micro", {}
+    name = "micro"
+    settings = {}
     if cell.backbone != "micro":
-        name, settings = "vit_tiny_patch16_224", {"backbone.weights": str(assets / "vit_tiny_augreg.safetensors")}
+        name = "vit_tiny_patch16_224"
+        settings = {"backbone.weights": str(assets / "vit_tiny_augreg.safetensors")}
     model = ContinualClassifier(name, seed=cell.order, device=device, settings=settings)  # type: ignore[arg-type]
     for pictures in data.sessions:
         model.learn(pictures)
@@ -150,15 +185,22 @@ def taught(assets: Path, cell: Cell, data: Divided, device: str) -> ContinualCla
 def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None) -> dict[str, Any]:
     """What the model says of itself, and what the pictures held back and the strangers show."""
     fitted = model._fitted
-    calibration, kept, main = fitted.header["calibration"], fitted.state.kept, model._snapshot().outputs[-1]
+    calibration = fitted.header["calibration"]
+    kept = fitted.state.kept
+    main = model._snapshot().outputs[-1]
     parts = {"known": data.held, "near": data.near, "far": data.far}
-    new, own = {}, {}
+    new = {}
+    own = {}
     for name, pictures in parts.items():
         new[name], own[name] = answered(model, pictures)
     index = {label: i for i, label in enumerate(fitted.classes)}
     truth = torch.tensor([index[label] for label in data.held.labels])
     z = new["known"][main]
-    correct, sure = z.argmax(dim=1) == truth, probabilities(z, calibration).amax(dim=1)
+    correct = z.argmax(dim=1) == truth
+    p = probabilities(z, calibration, own["known"])
+    sure = p.amax(dim=1)
+    members = p.double() >= torch.from_numpy(least(calibration, COVERAGE, len(index)))
+    held = members.gather(1, truth[:, None])
     line = {
         "said": calibration["accuracy"],
         "interval": calibration["interval"],
@@ -170,6 +212,8 @@ def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None)
         "sure": float(sure.mean()),
         "temperature": calibration["temperature"],
         "best_temperature": fit_temperature(z, truth),
+        "sets": [float(held.double().mean()), float(members.sum(dim=1).double().mean())],
+        "expected": calibration["strangers"],
         "false_alarms": {},
         "found": {},
     }
@@ -177,15 +221,24 @@ def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None)
         limits = torch.from_numpy(thresholds(calibration, rate, len(index)))
         called = {name: verdicts(rows[main], own[name], limits) for name, rows in new.items()}
         line["false_alarms"][rate] = [sum(called["known"]), len(called["known"])]
-        line["found"][rate] = {name: mean(called[name]) if called[name] else None for name in ("near", "far")}
-    features, left = frozen_features(model, parts), left_out_of(model)
+        line["found"][rate] = {
+            name: mean(called[name]) if called[name] else None for name in ("near", "far")
+        }
+    features = frozen_features(model, parts)
+    left = left_out_of(model)
     scores = all_scores(model, left["one"], new, features, kept)
     line["scores"] = {name: found(*values) for name, values in scores.items()}
     if dump is not None:
         few = {part: rows[:: max(1, len(rows) // 400)].half() for part, rows in features.items()}
-        logits = {part: {name: rows.half() for name, rows in by.items() if name != main} for part, by in new.items()}
+        logits = {
+            part: {name: rows.half() for name, rows in by.items() if name != main}
+            for part, by in new.items()
+        }
         both = {"kept": kept, "features": few, "new": logits, "scores": scores}
-        torch.save({"line": line, "truth": truth, "left_out": left, "calibration": calibration, **both}, dump)
+        torch.save(
+            {"line": line, "truth": truth, "left_out": left, "calibration": calibration, **both},
+            dump,
+        )
     return line
 
 
@@ -201,36 +254,50 @@ def answered(model: ContinualClassifier, pictures: Pictures) -> tuple[dict[str, 
 def verdicts(logits: Tensor, score: Tensor, limits: Tensor) -> list[bool]:
     """Whether each picture is called unknown, of those of which that can be told."""
     limit = limits[logits.argmax(dim=1)]
-    return [bool(a < b) for a, b in zip(score.double().tolist(), limit.tolist(), strict=True) if b == b]
+    return [
+        bool(a < b) for a, b in zip(score.double().tolist(), limit.tolist(), strict=True) if b == b
+    ]
 
 
 @torch.no_grad()
 def left_out_of(model: ContinualClassifier) -> dict[str, Any]:
-    """Logits by output of the kept pictures, left out one of each class or half of them at a time."""
+    """Logits by output of the kept pictures, left out one of each class or half of them at a
+    time.
+    """
     fitted = model._fitted
-    kept, method = fitted.state.kept, fitted.method(model._backbone(), learning=True).eval()
+    kept = fitted.state.kept
+    method = fitted.method(model._backbone(), learning=True).eval()
     method.refresh()
-    features, groups = recalled(method, kept, torch.arange(len(kept["targets"]))), one_of_each(kept["targets"])
-    found: dict[str, Any] = {"targets": kept["targets"], "learned": fitted.state.seen["classes"].bincount()}
+    features = recalled(method, kept, torch.arange(len(kept["targets"])))
+    groups = one_of_each(kept["targets"])
+    found: dict[str, Any] = {
+        "targets": kept["targets"],
+        "learned": fitted.state.seen["classes"].bincount(),
+    }
     for name, chosen in (("one", groups), ("half", groups % 2)):
         on = method.backbone.device
-        with leaving_out(method, kept["targets"].to(on), chosen.to(on), method.included(features)):
-            found[name] = {output: rows.float().cpu() for output, rows in method.answer(features).items()}
+        left_out = LeftOut(kept["targets"].to(on), chosen.to(on), method.judging.included(features))
+        logits = method.answer(features, left_out)
+        found[name] = {output: rows.float().cpu() for output, rows in logits.items()}
     return found
 
 
 def frozen(model: ContinualClassifier) -> str:
     """Who answers beside the fast learner: the slow learner or the untuned backbone."""
     method = model._snapshot().method
-    return str(method.beside(method.sessions))
+    return str(method.voices(method.sessions)["slow"].name)
 
 
 def frozen_features(model: ContinualClassifier, parts: dict[str, Pictures]) -> dict[str, Tensor]:
     """Features (n, d) of new pictures by who answers beside the fast learner."""
-    method, transform, name = model._snapshot().method, model._fitted.transform, frozen(model)
+    method = model._snapshot().method
+    transform = model._fitted.transform
+    name = frozen(model)
     device = method.backbone.device
     return {
-        part: method.last(embed(method.embed, pictures, range(len(pictures)), transform, device)[name])
+        part: method.last(
+            embed(method.embed, pictures, range(len(pictures)), transform, device)[name]
+        )
         for part, pictures in parts.items()
     }
 
@@ -244,11 +311,16 @@ def all_scores(
     kept: dict[str, Tensor],
 ) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
     """By name of a score: that of kept pictures, left out, and those of new ones."""
-    main, temperature = model._snapshot().outputs[-1], model._fitted.header["calibration"]["temperature"] or 1.0
+    main = model._snapshot().outputs[-1]
+    temperature = model._fitted.header["calibration"]["temperature"] or 1.0
     own = by_logits(left, main, temperature)
     others = {part: by_logits(rows, main, temperature) for part, rows in new.items()}
-    found = {name: (scores, {part: rows[name] for part, rows in others.items()}) for name, scores in own.items()}
-    f, targets = model._snapshot().method.last(kept[frozen(model)].float()), kept["targets"]
+    found = {
+        name: (scores, {part: rows[name] for part, rows in others.items()})
+        for name, scores in own.items()
+    }
+    f = model._snapshot().method.last(kept[frozen(model)].float())
+    targets = kept["targets"]
     for name, score in BY_FEATURES.items():
         new_ones = {part: score(x, f, targets) for part, x in features.items()}
         found[name] = left_out(score, f, targets, one_of_each(targets)), new_ones
@@ -256,7 +328,9 @@ def all_scores(
 
 
 def found(own: Tensor, new: dict[str, Tensor]) -> dict[str, float]:
-    """At a rate of 5 %, by all pictures together: false alarms and strangers found; how well strangers are told."""
+    """At a rate of 5 %, by all pictures together: false alarms and strangers found; how well
+    strangers are told.
+    """
     limit = quantile(own.sort().values.tolist(), 0.05)
     shares = {name: float((rows < limit).float().mean()) for name, rows in new.items()}
     return shares | {f"{name} auroc": auroc(new["known"], new[name]) for name in ("near", "far")}
@@ -272,35 +346,57 @@ def by_class(correct: Tensor, targets: Tensor) -> Tensor:
 def noise(sure: Tensor, draws: int = 50) -> float:
     """The calibration error that as many pictures show of probabilities that are true."""
     dice = torch.Generator().manual_seed(0)
-    return mean(expected_error(sure, torch.rand(len(sure), generator=dice) < sure) or 0.0 for _ in range(draws))
+    return mean(
+        expected_error(sure, torch.rand(len(sure), generator=dice) < sure) or 0.0
+        for _ in range(draws)
+    )
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> list[str]:
     """What the lines say of the model's word, in sentences."""
-    off, out = [abs(line["said"] - line["true"]) for line in lines], [beyond(line) for line in lines]
+    off = [abs(line["said"] - line["true"]) for line in lines]
+    out = [beyond(line) for line in lines]
     told = [
-        f"{len(lines)} models: |said − true| {100 * mean(off):.1f} points on average, {100 * max(off):.1f} at worst; "
-        f"beyond the interval {100 * mean(out):.1f} and {100 * max(out):.1f}; inside {sum(o == 0 for o in out)}.",
+        (
+            f"{len(lines)} models: |said − true| {100 * mean(off):.1f} points on average,"
+            f" {100 * max(off):.1f} at worst; beyond the interval {100 * mean(out):.1f} and"
+            f" {100 * max(out):.1f}; inside {sum(o == 0 for o in out)}."
+        ),
         f"Bias {100 * mean(line['said'] - line['true'] for line in lines):+.1f} points.",
-        f"Calibration error {mean(line['error'] for line in lines):.3f} on average, "
-        f"{max(line['error'] for line in lines):.3f} at worst; {mean(line['noise'] for line in lines):.3f} by chance.",
+        (
+            f"Calibration error {mean(line['error'] for line in lines):.3f} on average,"
+            f" {max(line['error'] for line in lines):.3f} at worst;"
+            f" {mean(line['noise'] for line in lines):.3f} by chance."
+        ),
     ]
+    if with_sets := [line["sets"] for line in lines if "sets" in line]:  # older lines have none
+        held, size = (mean(one[i] for one in with_sets) for i in (0, 1))
+        told.append(f"Sets of {COVERAGE:.0%}: {held:.1%} held, {size:.2f} classes on average.")
     for rate in map(str, RATES):
-        asked = [(line, *line["false_alarms"][rate]) for line in lines if line["false_alarms"][rate][1]]
+        asked = [
+            (line, *line["false_alarms"][rate]) for line in lines if line["false_alarms"][rate][1]
+        ]
         if not asked:
             continue
         strict = mean(inside(float(rate), alarms, tested) for _, alarms, tested in asked)
-        wide = mean(inside(float(rate), alarms, tested, line["judged"]) for line, alarms, tested in asked)
+        wide = mean(
+            inside(float(rate), alarms, tested, line["judged"]) for line, alarms, tested in asked
+        )
         share = mean(alarms / tested for _, alarms, tested in asked)
-        shares = {part: mean(line["found"][rate][part] for line, *_ in asked) for part in ("near", "far")}
+        shares = {
+            part: mean(line["found"][rate][part] for line, *_ in asked) for part in ("near", "far")
+        }
         told.append(
-            f"At {float(rate):.0%}: {len(asked)} models can tell; {share:.1%} false alarms; inside the band of the "
-            f"pictures tested {strict:.0%}, and of those judged, too, {wide:.0%}; strangers found: near "
-            f"{shares['near']:.1%}, far {shares['far']:.1%}."
+            f"At {float(rate):.0%}: {len(asked)} models can tell; {share:.1%} false alarms; inside"
+            f" the band of the pictures tested {strict:.0%}, and of those judged, too, {wide:.0%};"
+            f" strangers found: near {shares['near']:.1%}, far {shares['far']:.1%}."
         )
     for name in lines[0]["scores"]:
         with_it = [line["scores"][name] for line in lines if name in line["scores"]]
-        told.append(f"{name:>22}: " + ", ".join(f"{key} {mean(one[key] for one in with_it):.3f}" for key in with_it[0]))
+        told.append(
+            f"{name:>22}: "
+            + ", ".join(f"{key} {mean(one[key] for one in with_it):.3f}" for key in with_it[0])
+        )
     return told
 
 
@@ -311,7 +407,9 @@ def numbers(text: str) -> Iterable[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--assets", type=Path, default=Path())
     parser.add_argument("--cells", default=f"0-{len(CELLS) - 1}", help="such as 0-5,9")
     parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
@@ -324,10 +422,17 @@ def main() -> None:
         print("\n".join(f"{i} {cell}" for i, cell in enumerate(CELLS)))
         return
     if o.table:
-        print("\n".join(summary([json.loads(line) for line in o.table.read_text(encoding="utf-8").splitlines()])))
+        print(
+            "\n".join(
+                summary(
+                    [json.loads(line) for line in o.table.read_text(encoding="utf-8").splitlines()]
+                )
+            )
+        )
         return
     for i in numbers(o.cells):
-        began, data = time.monotonic(), divided(o.assets, CELLS[i])
+        began = time.monotonic()
+        data = divided(o.assets, CELLS[i])
         model = taught(o.assets, CELLS[i], data, o.device)
         learned = time.monotonic() - began
         found = compare(model, data, o.dump / f"cell_{i}.pt" if o.dump else None)

@@ -1,7 +1,9 @@
-"""How known does a picture look? Scores that ``trust.py`` compares at the same rate of false alarms.
+"""How known does a picture look? Scores that ``trust.py`` compares at the same rate of false
+alarms.
 
-Each gives a number per picture, larger where it looks more like what was learned. Those that compare features of the
-slow learner with features that the model keeps judge a kept picture by the others: by those of other groups.
+Each gives a number per picture, larger where it looks more like what was learned. Those that
+compare features of the slow learner with features that the model keeps judge a kept picture by the
+others: by those of other groups.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,17 +27,26 @@ def by_logits(logits: Mapping[str, Tensor], main: str, temperature: float) -> di
         "one-hot": -(z / 10 - answer).norm(dim=1),
     }
     if {"slow", "fast"} <= logits.keys():
-        slow, fast = (torch.log_softmax(logits[name] / temperature, dim=1) for name in ("slow", "fast"))
+        slow, fast = (
+            torch.log_softmax(logits[name] / temperature, dim=1) for name in ("slow", "fast")
+        )
         middle = torch.logsumexp(torch.stack([slow, fast]), dim=0) - torch.log(torch.tensor(2.0))
-        found["disagreement"] = -sum((one.exp() * (one - middle)).sum(dim=1) for one in (slow, fast)) / 2
-        found["smaller of both"] = torch.minimum(logits["slow"].amax(dim=1), logits["fast"].amax(dim=1))
+        found["disagreement"] = (
+            -sum((one.exp() * (one - middle)).sum(dim=1) for one in (slow, fast)) / 2
+        )
+        found["smaller of both"] = torch.minimum(
+            logits["slow"].amax(dim=1), logits["fast"].amax(dim=1)
+        )
     return found
 
 
 def mahalanobis(x: Tensor, kept: Tensor, targets: Tensor, relative: bool = True) -> Tensor:
     """−min_c (x − μ_c)ᵀ Σ⁻¹ (x − μ_c), relative to that of one Gaussian of all: (n,)."""
     classes, index = torch.unique(targets, return_inverse=True)
-    means = torch.zeros(len(classes), kept.shape[1]).index_add(0, index, kept) / index.bincount()[:, None]
+    means = (
+        torch.zeros(len(classes), kept.shape[1]).index_add(0, index, kept)
+        / index.bincount()[:, None]
+    )
     nearest = _distances(x, means, kept - means[index], len(kept) - len(classes)).amin(dim=1)
     if not relative:
         return -nearest
@@ -44,11 +55,17 @@ def mahalanobis(x: Tensor, kept: Tensor, targets: Tensor, relative: bool = True)
 
 
 def _distances(x: Tensor, means: Tensor, centred: Tensor, freedom: int) -> Tensor:
-    """Squared Mahalanobis distances (n, C), with a covariance drawn to a multiple of the identity (OAS)."""
-    n, d = max(freedom, 1), centred.shape[1]
+    """Squared Mahalanobis distances (n, C), with a covariance drawn to a multiple of the identity
+    (OAS).
+    """
+    n = max(freedom, 1)
+    d = centred.shape[1]
     covariance = centred.T @ centred / n
-    unit, square = covariance.trace() / d, covariance.square().sum()
-    rho = ((1 - 2 / d) * square + (unit * d) ** 2) / ((n + 1 - 2 / d) * (square - d * unit**2)).clamp(min=1e-12)
+    unit = covariance.trace() / d
+    square = covariance.square().sum()
+    rho = ((1 - 2 / d) * square + (unit * d) ** 2) / (
+        (n + 1 - 2 / d) * (square - d * unit**2)
+    ).clamp(min=1e-12)
     rho = float(rho.clamp(0, 1))
     factor = torch.linalg.cholesky((1 - rho) * covariance + (rho + 1e-6) * unit * torch.eye(d))
     a, b = (torch.linalg.solve_triangular(factor, rows.T, upper=False).T for rows in (x, means))

@@ -1,14 +1,18 @@
-"""Small things that many tests need: a ViT of a few thousand weights, pictures of a few hundred pixels."""
+"""Small things that many tests need: a ViT of a few thousand weights, pictures of a few hundred
+pixels.
+"""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from contextlib import contextmanager
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from safecl.backbone.backbone import Backbone
+from safecl.errors import SafeclError
 from safecl.streams.pictures.images import ArrayPictures, Label, Transform
 from safecl.streams.settings import Protocol
 from safecl.streams.stream import Part, Stream
@@ -30,23 +35,59 @@ SIZE = 16  # pixels a side
 
 torch.set_num_threads(1)  # nothing here is large enough for two
 os.environ["OMP_NUM_THREADS"] = "1"  # nor in the processes that tests start
-# Nor is anything compiled more than once, by them or by workers: some environments ask for no bytecode.
+# Nor is anything compiled more than once, by them or by workers: some environments ask for no
+# bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.fsync = lambda descriptor: None  # nothing written here has to outlive a power cut
 
 
+@contextmanager
+def raises(code: str, /, **fields: Any) -> Iterator[pytest.ExceptionInfo[SafeclError]]:
+    """The error of this code, with these of its fields, must come; see ``tells``."""
+    with pytest.raises(SafeclError) as caught:
+        yield caught
+    tells(caught.value, code, **fields)
+
+
+def tells(error: BaseException | None, code: str, /, **fields: Any) -> None:
+    """The error has this code and these of its fields, as its sentence would name them; a pattern
+    is found in what it names.
+    """
+    assert isinstance(error, SafeclError), error
+    assert error.code == code, str(error)
+    for key, wanted in fields.items():
+        found = str(error.fields[key])
+        if isinstance(wanted, re.Pattern):
+            assert wanted.search(found), (key, found)
+        else:
+            assert found == str(wanted), key
+
+
 def scramble(module: nn.Module, seed: int = 0, deviation: float = 0.2) -> None:
-    """Move every parameter off its initial value, so that a bias or a scale left out shows in the output."""
+    """Move every parameter off its initial value, so that a bias or a scale left out shows in the
+    output.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += deviation * torch.randn(parameter.shape, generator=generator).to(parameter.device)
+            parameter += deviation * torch.randn(parameter.shape, generator=generator).to(
+                parameter.device
+            )
 
 
-def make_vit(seed: int = 0, kind: Callable[..., VisionTransformer] = VisionTransformer, **options: Any) -> Any:
+def make_vit(
+    seed: int = 0, kind: Callable[..., VisionTransformer] = VisionTransformer, **options: Any
+) -> Any:
     """A ViT of two blocks and width 24 whose every weight is random."""
-    shape = {"img_size": SIZE, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 0}
+    shape = {
+        "img_size": SIZE,
+        "patch_size": 8,
+        "embed_dim": 24,
+        "depth": 2,
+        "num_heads": 3,
+        "num_classes": 0,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         vit = kind(**{**shape, **options}).eval()
@@ -60,12 +101,16 @@ def make_backbone(seed: int = 0, **options: Any) -> Backbone:
 
 
 def make_pictures(labels: Sequence[Label], seed: int = 0, shade: float = 0.0) -> ArrayPictures:
-    """One noisy picture a label; a label always has the same pattern, whatever it is and wherever it stands."""
+    """One noisy picture a label; a label always has the same pattern, whatever it is and wherever
+    it stands.
+    """
     noise = np.random.default_rng(seed)
     arrays = np.empty((len(labels), SIZE, SIZE, 3), dtype=np.uint8)
     for i, label in enumerate(labels):
         pattern = np.random.default_rng(list(repr(label).encode())).uniform(40, 215, (4, 4, 3))
-        picture = np.kron(pattern, np.ones((SIZE // 4, SIZE // 4, 1))) + noise.normal(shade, 12, (SIZE, SIZE, 3))
+        picture = np.kron(pattern, np.ones((SIZE // 4, SIZE // 4, 1))) + noise.normal(
+            shade, 12, (SIZE, SIZE, 3)
+        )
         arrays[i] = picture.clip(0, 255).astype(np.uint8)
     return ArrayPictures(arrays, list(labels))
 
@@ -78,11 +123,17 @@ def make_stream(
     seed: int = 0,
     held_out: float = 0.0,
 ) -> Stream:
-    """A stream with the labels of each session, ``train`` and ``test`` pictures a label; sessions may share labels."""
+    """A stream with the labels of each session, ``train`` and ``test`` pictures a label; sessions
+    may share labels.
+    """
     parts = []
     for number, classes in enumerate(sessions):
         pictures = [
-            make_pictures([label for label in classes for _ in range(each)], [seed, number, each], 10.0 * number)
+            make_pictures(
+                [label for label in classes for _ in range(each)],
+                [seed, number, each],
+                10.0 * number,
+            )
             for each in (train, test)
         ]
         parts.append(Part(f"session {number + 1}", tuple(classes), *pictures))
@@ -112,21 +163,32 @@ def _scramble() -> Callable[..., None]:
 class ForkServer:
     """A process that forks another on demand, so that all of them import torch once.
 
-    A line in says what to do. A line out: the process that does it; another, when it has ended: its exit code.
+    A line in says what to do. A line out: the process that does it; another, when it has ended: its
+    exit code.
     """
 
     def __init__(self, *command: str, **options: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            **options,
         )
 
     def run(self, line: str, kill_after: float | None = None) -> tuple[int, float]:
         """Do it, with a SIGKILL after some seconds; gives the exit code and the seconds it took."""
         assert self.process.stdin is not None and self.process.stdout is not None
         print(line, file=self.process.stdin, flush=True)
-        child, started = int(self.process.stdout.readline()), time.monotonic()
-        # The server cannot reap the child, nor its number be given away, before the code is read below.
-        timer = threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
+        child = int(self.process.stdout.readline())
+        started = time.monotonic()
+        # The server cannot reap the child, nor its number be given away, before the code is read
+        # below.
+        timer = (
+            threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL))
+            if kill_after is not None
+            else None
+        )
         if timer is not None:
             timer.start()
         code = int(self.process.stdout.readline())
@@ -149,8 +211,12 @@ def fork_server() -> type[ForkServer]:
 
 @pytest.fixture(scope="session")
 def asset() -> Callable[[str], Path]:
-    """``asset("pictures/x.zip")``: real weights or pictures, which are not part of the project; skips without them."""
-    folder = Path(os.environ.get("SAFECL_ASSETS", Path(__file__).parents[1] / ".." / "shared" / "assets"))
+    """``asset("pictures/x.zip")``: real weights or pictures, which are not part of the project;
+    skips without them.
+    """
+    folder = Path(
+        os.environ.get("SAFECL_ASSETS", Path(__file__).parents[1] / ".." / "shared" / "assets")
+    )
 
     def find(name: str) -> Path:
         if not (folder / name).is_file():
@@ -158,6 +224,19 @@ def asset() -> Callable[[str], Path]:
         return folder / name
 
     return find
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A hub at a port where nothing listens, and an empty cache."""
+    import huggingface_hub
+
+    for name, value in {
+        "ENDPOINT": "http://127.0.0.1:9",
+        "HUGGINGFACE_CO_URL_TEMPLATE": "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}",
+        "HF_HUB_CACHE": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setattr(huggingface_hub.constants, name, value)
 
 
 @pytest.fixture
@@ -171,7 +250,9 @@ Paint = Callable[..., Path]
 
 @pytest.fixture
 def paint() -> Paint:
-    """``paint(path, seed=None, size=(24, 18))``: a picture of smooth noise; without a seed, a new one each time."""
+    """``paint(path, seed=None, size=(24, 18))``: a picture of smooth noise; without a seed, a new
+    one each time.
+    """
     count = iter(range(10**6))
 
     def write(path: Path, seed: int | None = None, size: tuple[int, int] = (24, 18)) -> Path:
@@ -198,20 +279,51 @@ def class_folder(tmp_path: Path, paint: Paint) -> Callable[..., Path]:
 
 
 Command = Callable[..., tuple[int, str, str]]
+Ended = Callable[..., tuple[SystemExit, str, str]]
+Refusal = Callable[..., SafeclError]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """``command("predict", …)``: (exit code, standard output, standard error), without a process of its own."""
+def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ended:
+    """``ended("predict", …)``: how a command ends, standard output and standard error, without a
+    process of its own.
+    """
     from safecl.cli import main as cli
 
-    def run(*words: str) -> tuple[int, str, str]:
+    def run(*words: str) -> tuple[SystemExit, str, str]:
         monkeypatch.setattr(sys, "argv", ["safecl", *words])
         capsys.readouterr()
         with pytest.raises(SystemExit) as stop:
             cli.main()
         said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
+        return stop.value, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def command(ended: Ended) -> Command:
+    """``command("predict", …)``: (exit code, standard output, standard error)."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        stop, out, error = ended(*words)
+        return int(stop.code or 0), out, error
+
+    return run
+
+
+@pytest.fixture
+def refusal(ended: Ended) -> Refusal:
+    """``refusal("predict", …)``: the error of the library that a command ends with; its sentence is
+    the last that is printed.
+    """
+
+    def run(*words: str) -> SafeclError:
+        stop, _, printed = ended(*words)
+        error = stop.__cause__
+        assert isinstance(error, SafeclError), printed
+        assert stop.code == error.exit_code and printed.endswith(f"safecl: {error}\n"), printed
+        return error
 
     return run
 
@@ -222,26 +334,44 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("safecl.report.panels.Panel.svg", Markup("<svg></svg>"))
 
 
+BEYOND = ("pilots", "limit", "average", "release", "untuned")  # groups of SAFE that have a switch
 TINY_MODEL = {
     "method.ridge": {"size": 60, "betas": (0.01,), "layers": 2, "patches": True, "mirror": True},
     "method.size": 60,
     "method.align_epochs": 1,
     "method.align_samples": 4,
-    "method.pilot": 0,
+    **{f"method.{name}.use": False for name in BEYOND},
     "train.lr": 0.02,
 }
 
 
 @pytest.fixture(scope="session")
 def new_model(two_blocks: Path) -> Callable[..., Any]:
-    """``new_model(method, **options)``: a ContinualClassifier on a tiny random backbone, which learns in a moment."""
+    """``new_model(method, **options)``: a ContinualClassifier on a tiny random backbone, which
+    learns in a moment.
+    """
     from safecl.classifier.classifier import ContinualClassifier
     from safecl.methods.catalog import method_settings
 
     def make(method: str = "safe", **options: Any) -> ContinualClassifier:
-        has = {f"method.{name}" for name in method_settings()[method].model_fields}
-        settings = {key: v for key, v in TINY_MODEL.items() if not key.startswith("method.") or key in has}
-        settings = {"backbone.weights": str(two_blocks), **settings, **options.pop("settings", {})}
+        kind = method_settings()[method]
+        trains = kind.trains and not (kind.tunes and options.get("pet") == "none")
+        has = {f"method.{name}" for name in kind.model_fields} | {
+            f"method.{name}.use" for name in BEYOND if name in kind.model_fields
+        }
+        has |= {"train.lr"} if trains else set()
+        settings = {key: value for key, value in TINY_MODEL.items() if key in has}
+        asked = dict(options.pop("settings", {}))
+        beyond = asked.pop("beyond", None)  # all that SAFE has beyond its paper, or pilots so long
+        if beyond is not None:
+            settings |= {f"method.{name}.use": bool(beyond) for name in BEYOND}
+            settings |= {"method.pilots.epochs": beyond} if beyond else {}
+        settings = {"backbone.weights": str(two_blocks), **settings, **asked}
+        if not trains:
+            settings = {
+                key: value for key, value in settings.items() if not key.startswith("train.")
+            }
+            options = {"epochs": None, **options}
         given = {"epochs": 1, "image_size": 16, "device": "cpu", **options}
         return ContinualClassifier("test_vit", method, settings=settings, **given)
 
@@ -250,24 +380,32 @@ def new_model(two_blocks: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def untuned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Where SAFE has pilots, they ask for the untuned backbone and nothing else: the rest is as in the paper.
+    """Where SAFE has pilots, they ask for the untuned backbone and nothing else: the rest is as in
+    the paper.
 
     A test may have it as a parameter (``indirect=["untuned"]``), with and without.
     """
-    from safecl.methods.policy import Policy
+    from safecl.methods.beyond import average, new_pictures, pilots, release
+    from safecl.methods.safe import SAFE
 
     if wanted := getattr(request, "param", True):
-        monkeypatch.setattr(Policy, "transfers", lambda policy, *_: (False, 1.0, policy.settings.pilot > 0))
-        monkeypatch.setattr(Policy, "lambda_cos", lambda policy, *_: policy.settings.guide.lambda_cos)
-        monkeypatch.setattr(Policy, "kept", lambda *_: 1.0)
+        found = pilots.Tuned(transfer=False, share=1.0, gain=0.0)
+        monkeypatch.setattr(pilots, "tune_with_pilots", lambda *_: found)
+        monkeypatch.setattr(average.Average, "tune", SAFE.tune)
+        for kind in (new_pictures.NewPictures, release.Release):
+            monkeypatch.setattr(kind, "guidance", SAFE.guidance)
     return wanted
 
 
 @pytest.fixture(scope="session")
 def lesson() -> Callable[..., tuple[np.ndarray, list[Label]]]:
-    """``lesson("ab", 5)``: arrays of five pictures of each class, and their labels; always the same ones."""
+    """``lesson("ab", 5)``: arrays of five pictures of each class, and their labels; always the same
+    ones.
+    """
 
-    def make(classes: Sequence[Label], each: int = 5, seed: int = 0) -> tuple[np.ndarray, list[Label]]:
+    def make(
+        classes: Sequence[Label], each: int = 5, seed: int = 0
+    ) -> tuple[np.ndarray, list[Label]]:
         pictures = make_pictures([label for label in classes for _ in range(each)], seed)
         return pictures.arrays, list(pictures.labels)
 
@@ -290,9 +428,11 @@ def write_folder() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def two_blocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A weight file of a ViT of two blocks: much of what is learned here is building and copying networks.
+    """A weight file of a ViT of two blocks: much of what is learned here is building and copying
+    networks.
 
-    On a CPU, where no model moves its backbone elsewhere, all models of it share one that is loaded.
+    On a CPU, where no model moves its backbone elsewhere, all models of it share one that is
+    loaded.
     """
     import timm
     from safetensors.torch import save_file
@@ -300,20 +440,29 @@ def two_blocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     from safecl.backbone.load import load_backbone
     from safecl.engine.device import choose_device
 
-    file, options = tmp_path_factory.mktemp("weights") / "two.safetensors", {"depth": 2}
+    file = tmp_path_factory.mktemp("weights") / "two.safetensors"
+    options = {"depth": 2}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         vit = timm.create_model("test_vit", num_classes=0, **options)
     scramble(vit, deviation=0.05)
-    save_file(vit.state_dict(), file, {"timm_model": "test_vit", "create_kwargs": json.dumps(options)})
+    save_file(
+        vit.state_dict(), file, {"timm_model": "test_vit", "create_kwargs": json.dumps(options)}
+    )
     shared = cache(load_backbone)
 
-    def load(settings: Any) -> Backbone:
-        return (shared if settings.weights == str(file) else load_backbone)(settings)
+    @wraps(load_backbone)
+    def load(settings: Any, **options: Any) -> Backbone:
+        known = getattr(settings, "weights", None) == str(file) and not options
+        return shared(settings) if known else load_backbone(settings, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("classifier", "answers") if choose_device("auto").type == "cpu" else ():
-            patch.setattr(f"safecl.classifier.{place}.load_backbone", load)
+        for place in (
+            ("backbone.load", "classifier.answers.snapshot")
+            if choose_device("auto").type == "cpu"
+            else ()
+        ):
+            patch.setattr(f"safecl.{place}.load_backbone", load)
         yield file
 
 
@@ -323,12 +472,14 @@ def exported(
     new_model: Callable[..., Any],
     lesson: Callable[..., Any],
 ) -> tuple[Path, Path]:
-    """A model of SAFE that has learned two sessions, and what was exported of it as ONNX, once for all workers."""
+    """A model of SAFE that has learned two sessions, and what was exported of it as ONNX, once for
+    all workers.
+    """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(name)
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
         pytest.skip("exporting needs torch 2.9")
-    from safecl.classifier.export import export_onnx
+    from safecl.classifier.answers.export import export_onnx
     from safecl.classifier.model import Model
 
     top = tmp_path_factory.getbasetemp()

@@ -1,4 +1,6 @@
-"""What only a GPU can show: kernels against the lines of torch beside them, and recorded steps against plain ones."""
+"""What only a GPU can show: kernels against the lines of torch beside them, and recorded steps
+against plain ones.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +39,9 @@ CUDA = torch.device("cuda")
 LABELS = ["a", "b", "c"]
 
 
-def both(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *inputs: Any) -> list[tuple[Tensor, Tensor]]:
+def both(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *inputs: Any
+) -> list[tuple[Tensor, Tensor]]:
     """What a kernel gives and what torch gives."""
     fast = function(*inputs)
     with monkeypatch.context() as patch:
@@ -52,15 +56,18 @@ def both(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *inputs:
 def test_kernels_give_what_torch_gives(
     rows: int, width: int, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kernels.fast is None:
+    if kernels.triton() is None:
         pytest.skip("needs triton")
     generator = torch.Generator(CUDA).manual_seed(0)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, device=CUDA)
 
-    g, x, weight, bias = (draw(*shape).to(dtype) for shape in ((rows, width), (rows, width), (width,), (width,)))
-    scale, shift = draw(width) + 2, draw(width)
+    g, x, weight, bias = (
+        draw(*shape).to(dtype) for shape in ((rows, width), (rows, width), (width,), (width,))
+    )
+    scale = draw(width) + 2
+    shift = draw(width)
     results = [
         both(monkeypatch, kernels.layer_norm, x, weight, bias, 1e-6),
         both(monkeypatch, kernels.merged_weights, draw(width, 40).to(dtype), bias, scale, shift),
@@ -69,7 +76,11 @@ def test_kernels_give_what_torch_gives(
     _, mean, spread = torch.native_layer_norm(x, (width,), weight, bias, 1e-6)
     results.append(both(monkeypatch, kernels.layer_norm_gradient, g, x, mean, spread, weight, bias))
     for offset in (bias, None):
-        results.append(both(monkeypatch, kernels.norm_scale_gradients, g, x, mean, spread, weight, offset, scale))
+        results.append(
+            both(
+                monkeypatch, kernels.norm_scale_gradients, g, x, mean, spread, weight, offset, scale
+            )
+        )
     for pairs in results:
         for one, other in pairs:
             assert torch.allclose(one, other, atol=tolerance * max(1.0, float(other.abs().max())))
@@ -80,21 +91,35 @@ def test_kernels_give_what_torch_gives(
 @pytest.mark.parametrize("gelu_in, gelu_out", [(False, False), (False, True), (True, False)])
 @pytest.mark.parametrize("rows, inputs, width", [(1, 24, 24), (500, 100, 384), (9456, 768, 768)])
 def test_the_gradient_of_a_scale_is_exact_at_any_scale(
-    rows: int, inputs: int, width: int, gelu_in: bool, gelu_out: bool, bias: bool, dtype: torch.dtype, tolerance: float
+    rows: int,
+    inputs: int,
+    width: int,
+    gelu_in: bool,
+    gelu_out: bool,
+    bias: bool,
+    dtype: torch.dtype,
+    tolerance: float,
 ) -> None:
-    """Against the plain formula in float64, with channels whose u cannot be read back from z and without any."""
-    if kernels.fast is None:
+    """Against the plain formula in float64, with channels whose u cannot be read back from z and
+    without any.
+    """
+    if kernels.triton() is None:
         pytest.skip("needs triton")
     generator = torch.Generator(CUDA).manual_seed(0)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, device=CUDA).to(dtype)
 
-    x, g = draw(rows, inputs), draw(rows, width)
-    weight, offset = draw(width, inputs) / inputs**0.5, draw(width) if bias else None
+    x = draw(rows, inputs)
+    g = draw(rows, width)
+    weight = draw(width, inputs) / inputs**0.5
+    offset = draw(width) if bias else None
     a = nn.functional.gelu(x.double()) if gelu_in else x.double()
     u = nn.functional.linear(a, weight.double(), offset if offset is None else offset.double())
-    for scales, shifts in (((1.0, 0.1, 0.01, 0.001, 1e-6, 0.0, -0.3), (0.0, 0.3, -2.0)), ((1.0, -0.3), (0.0, 0.3))):
+    for scales, shifts in (
+        ((1.0, 0.1, 0.01, 0.001, 1e-6, 0.0, -0.3), (0.0, 0.3, -2.0)),
+        ((1.0, -0.3), (0.0, 0.3)),
+    ):
         pairs = torch.cartesian_prod(torch.tensor(scales), torch.tensor(shifts)).to(CUDA)
         scale, shift = pairs.repeat(width, 1)[:width].T.contiguous()
         z = u * scale + shift
@@ -104,18 +129,31 @@ def test_the_gradient_of_a_scale_is_exact_at_any_scale(
         gelus = {"gelu_in": gelu_in, "gelu_out": gelu_out}
         found = kernels.scale_gradients(g, z.to(dtype), x, weight, offset, scale, shift, **gelus)
         ratio = (shift / scale).abs()
-        # Rounding is random: its sum grows like the root of the rows, with the size of what is rounded.
-        most = torch.maximum(by_z.abs(), g.double().abs())  # far left GELU's own slope is a difference of near numbers
-        size = (most.square().sum(dim=0) * (u.square().mean(dim=0) + torch.where(ratio <= 8, ratio, 0) ** 2)).sqrt()
+        # Rounding is random: its sum grows like the root of the rows, with the size of what is
+        # rounded.
+        # far left GELU's own slope is a difference of near numbers
+        most = torch.maximum(by_z.abs(), g.double().abs())
+        size = (
+            most.square().sum(dim=0)
+            * (u.square().mean(dim=0) + torch.where(ratio <= 8, ratio, 0) ** 2)
+        ).sqrt()
         assert ((found[1] - (by_z * u).sum(dim=0)).abs() <= tolerance * size).all()
         assert torch.allclose(found[0].double(), by_z, atol=tolerance * float(by_z.abs().max()))
-        assert torch.allclose(found[2].double(), by_z.sum(dim=0), atol=tolerance * float(by_z.norm(dim=0).max()))
+        assert torch.allclose(
+            found[2].double(), by_z.sum(dim=0), atol=tolerance * float(by_z.norm(dim=0).max())
+        )
 
 
 @pytest.mark.parametrize("pictures", [48, 256])
 def test_the_last_block_gives_the_same_each_time(pictures: int) -> None:
-    attention = Attention(TimmAttention(768, num_heads=12)).to("cuda", torch.bfloat16).requires_grad_(False)
-    x = torch.randn(pictures, 197, 768, generator=generator(0, "x")).to("cuda", torch.bfloat16).requires_grad_()
+    attention = (
+        Attention(TimmAttention(768, num_heads=12)).to("cuda", torch.bfloat16).requires_grad_(False)
+    )
+    x = (
+        torch.randn(pictures, 197, 768, generator=generator(0, "x"))
+        .to("cuda", torch.bfloat16)
+        .requires_grad_()
+    )
 
     def asked() -> tuple[Tensor, Tensor]:
         y = attention(x, queries=1)
@@ -132,12 +170,14 @@ def test_bf16_features_and_gradients_point_where_float32_ones_do(
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         backbone = make_backbone().to(CUDA, dtype)
-        view, pet = attach(backbone.vit, pet_settings(kind))
+        view, pet = attach(backbone.network, pet_settings(kind))
         pet.eval()
         scramble(pet)
         features = backbone.features(images.to(CUDA), view)
         gradients = torch.autograd.grad(features.pow(3).mean(), list(pet.parameters()))
-        found.append((features.flatten(), torch.cat([gradient.flatten() for gradient in gradients])))
+        found.append(
+            (features.flatten(), torch.cat([gradient.flatten() for gradient in gradients]))
+        )
     for one, other in zip(*found, strict=True):
         assert torch.cosine_similarity(one, other, dim=0) > 0.99
 
@@ -147,11 +187,14 @@ def test_prompts_and_prefixes_are_the_same_on_the_device(
 ) -> None:
     found = []
     for device in (torch.device("cpu"), CUDA):
-        backbone, generator = make_backbone().to(device), torch.Generator().manual_seed(0)
+        backbone = make_backbone().to(device)
+        generator = torch.Generator().manual_seed(0)
         prompts, keys, values = (
             torch.randn(5, 3, 24, generator=generator).to(device).requires_grad_() for _ in range(3)
         )
-        tokens = backbone.tokens(images.to(device), 4, prompts=prompts, prefixes={1: (keys, values)})
+        tokens = backbone.tokens(
+            images.to(device), 4, prompts=prompts, prefixes={1: (keys, values)}
+        )
         gradients = torch.autograd.grad(tokens.pow(3).mean(), (prompts, keys, values))
         found.append([each.cpu() for each in (tokens, *gradients)])
     for one, other in zip(*found, strict=True):
@@ -163,8 +206,9 @@ def test_full_fine_tuning_can_be_recorded_in_a_cuda_graph(
     dtype: torch.dtype, make_backbone: Callable[..., Backbone], images: Tensor
 ) -> None:
     backbone = make_backbone().to(CUDA, dtype)
-    view, modules = attach(backbone.vit, pet_settings("full"))
-    parameters, pictures = list(modules.parameters()), images.to(CUDA)
+    view, modules = attach(backbone.network, pet_settings("full"))
+    parameters = list(modules.parameters())
+    pictures = images.to(CUDA)
 
     def step() -> tuple[Tensor, ...]:
         return torch.autograd.grad(backbone.features(pictures, view).pow(3).mean(), parameters)
@@ -180,10 +224,13 @@ def test_full_fine_tuning_can_be_recorded_in_a_cuda_graph(
         recorded = step()
     with torch.no_grad():
         for parameter in parameters:
-            parameter.mul_(1.1)  # the graph must round the weights anew, not those it was recorded with
+            # the graph must round the weights anew, not those it was recorded with
+            parameter.mul_(1.1)
     graph.replay()
     for one, other in zip(recorded, step(), strict=True):
-        assert one.dtype == torch.float32 and torch.allclose(one, other, atol=2e-2 * float(other.abs().max()) + 1e-6)
+        assert one.dtype == torch.float32 and torch.allclose(
+            one, other, atol=2e-2 * float(other.abs().max()) + 1e-6
+        )
 
 
 class Tuned(nn.Module):
@@ -191,7 +238,9 @@ class Tuned(nn.Module):
 
     def __init__(self, backbone: Backbone, kind: str) -> None:
         super().__init__()
-        self.learner = Learner(backbone, pet_settings(kind, **({"bottleneck": 4} if kind == "adapter" else {})))
+        self.learner = Learner(
+            backbone, pet_settings(kind, **({"bottleneck": 4} if kind == "adapter" else {}))
+        )
         self.head = CosineHead(backbone.width)
         self.head.grow_random(3, generator(0, "head"))
         self.register_buffer("mean", torch.zeros(3, backbone.width))
@@ -210,11 +259,11 @@ def trained(
     trick: Callable[[Tensor], Tensor] = lambda loss: loss,
     **changes: Any,
 ) -> tuple[Tensor, list[str], list[float]]:
-    """Parameters and averages after a phase of training, what was said meanwhile, and the losses that were noted."""
-    module, method = (
-        Tuned(backbone, kind),
-        SimpleNamespace(classes=LABELS, backbone=SimpleNamespace(dtype=torch.float32)),
-    )
+    """Parameters and averages after a phase of training, what was said meanwhile, and the losses
+    that were noted.
+    """
+    module = Tuned(backbone, kind)
+    method = SimpleNamespace(classes=LABELS, backbone=SimpleNamespace(dtype=torch.float32))
     settings = TrainSettings(epochs=6, batch_size=4, lr=0.05, clip=1.0, graphs=graphs)
     fit = Trainer(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Progress())  # type: ignore[arg-type]
     fit.begin(1)
@@ -227,7 +276,9 @@ def trained(
 
     groups = [Group(list(module.learner.parameters()), rate=0.5)]
     recipe = replace(fit.recipe(), **changes)
-    fit("fast", module, stream.open(1), loss, groups=groups, recipe=recipe, after_step=module.follow)
+    fit(
+        "fast", module, stream.open(1), loss, groups=groups, recipe=recipe, after_step=module.follow
+    )
     values = torch.cat([value.detach().float().flatten() for value in module.state_dict().values()])
     return values, said, [line["loss"] for line in fit.losses]
 
@@ -239,7 +290,8 @@ def test_a_step_of_every_optimiser_is_recorded(
     results = []
     for graphs in (True, False):
         backbone = make_backbone(depth=1).to(CUDA, torch.float32)
-        stream, rate = make_stream([LABELS], train=3), 0.05 if optimiser == "sgd" else 0.005
+        stream = make_stream([LABELS], train=3)
+        rate = 0.05 if optimiser == "sgd" else 0.005
         results.append(trained(backbone, stream, graphs, "ssf", optimiser=optimiser, lr=rate))
     (fast, said, _), (plain, _, _) = results
     assert torch.allclose(fast, plain, atol=1e-3) and not said
@@ -249,18 +301,28 @@ def test_a_phase_that_asks_for_plain_steps_runs_its_python_code_at_every_step(
     make_backbone: Callable[..., Backbone], make_stream: Callable[..., Stream]
 ) -> None:
     calls: list[int] = []
-    for graph, expected in ((True, 4), (False, 18)):  # two shapes: one plain call and one recording each
+    # two shapes: one plain call and one recording each
+    for graph, expected in (
+        (True, 4),
+        (False, 18),
+    ):
         calls.clear()
-        backbone, stream = make_backbone(depth=1).to(CUDA, torch.float32), make_stream([LABELS], train=3)
+        backbone = make_backbone(depth=1).to(CUDA, torch.float32)
+        stream = make_stream([LABELS], train=3)
         trained(backbone, stream, True, "ssf", lambda loss: calls.append(1) or loss, graph=graph)
         assert len(calls) == expected
 
 
 @pytest.mark.parametrize("name", method_settings())
 def test_every_method_learns_and_answers_on_the_device_as_with_plain_steps(
-    name: str, make_backbone: Callable[..., Backbone], make_stream: Callable[..., Stream], tmp_path: Path
+    name: str,
+    make_backbone: Callable[..., Backbone],
+    make_stream: Callable[..., Stream],
+    tmp_path: Path,
 ) -> None:
-    """Through CUDA graphs and without, class- and domain-incremental: the same answers, and nothing said."""
+    """Through CUDA graphs and without, class- and domain-incremental: the same answers, and nothing
+    said.
+    """
     kind = method_settings()[name]
     options: dict[str, Any] = {
         "pet": pet_settings("adapter", bottleneck=4, dropout=0.0),
@@ -268,7 +330,10 @@ def test_every_method_learns_and_answers_on_the_device_as_with_plain_steps(
     }
     chosen = {key: value for key, value in options.items() if key in kind.model_fields}
     images = torch.rand(6, 3, 16, 16, generator=torch.Generator().manual_seed(7)).to(CUDA)
-    for protocol, sessions in (("class", [list("abcd"), ["e", "f"]]), ("domain", [list("abcd")] * 2)):
+    for protocol, sessions in (
+        ("class", [list("abcd"), ["e", "f"]]),
+        ("domain", [list("abcd")] * 2),
+    ):
         answers = []
         for graphs in (True, False):
             method = make_method(kind(**chosen), make_backbone(depth=1).to(CUDA, torch.float32))
@@ -300,7 +365,9 @@ def test_a_step_that_cannot_be_recorded_runs_as_it_is_and_says_so(
 ) -> None:
     """Also where it draws random numbers; and the phase after it is recorded again."""
 
-    def phase(graphs: bool, trick: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[str], list[float]]:
+    def phase(
+        graphs: bool, trick: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, list[str], list[float]]:
         backbone = make_backbone(depth=1).to(CUDA, torch.float32)
         return trained(backbone, make_stream([LABELS], train=3), graphs, kind, trick)
 
@@ -317,8 +384,10 @@ def test_a_step_that_cannot_be_recorded_runs_as_it_is_and_says_so(
 
 def test_gelu_in_the_product_is_as_near_to_float32_as_after_it() -> None:
     torch.manual_seed(0)
-    fc1, fc2 = nn.Linear(192, 768, device=CUDA), nn.Linear(768, 192, device=CUDA)
-    mlp, x = Mlp(fc1, fc2).requires_grad_(False), torch.randn(4, 50, 192, device=CUDA)
+    fc1 = nn.Linear(192, 768, device=CUDA)
+    fc2 = nn.Linear(768, 192, device=CUDA)
+    mlp = Mlp(fc1, fc2).requires_grad_(False)
+    x = torch.randn(4, 50, 192, device=CUDA)
     exact = mlp(x)
     mlp.to(torch.bfloat16)
     with torch.enable_grad():
@@ -330,7 +399,8 @@ def test_gelu_in_the_product_is_as_near_to_float32_as_after_it() -> None:
 
 def test_the_ridge_head_is_the_same_on_the_device() -> None:
     draw = torch.Generator().manual_seed(0)
-    features, targets = torch.randn(300, 24, generator=draw), torch.arange(300) % 5
+    features = torch.randn(300, 24, generator=draw)
+    targets = torch.arange(300) % 5
     logits = []
     for device in (torch.device("cpu"), CUDA):
         head = RidgeHead(24, RidgeSettings(size=500)).to(device)
@@ -342,16 +412,24 @@ def test_the_ridge_head_is_the_same_on_the_device() -> None:
 
 @pytest.mark.parametrize("memory", ["statistics", "features"])
 def test_a_model_lives_on_the_device_as_on_a_cpu(
-    memory: str, new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path, untuned: None
+    memory: str,
+    new_model: Callable[..., Any],
+    lesson: Callable[..., Any],
+    tmp_path: Path,
+    untuned: None,
 ) -> None:
-    """Learned, asked with all opinions, corrected, forgotten, rolled back, explained, and opened by the other one."""
+    """Learned, asked with all opinions, corrected, forgotten, rolled back, explained, and opened by
+    the other one.
+    """
     pictures, labels = lesson("abcdef")
     models = []
     for device in ("cpu", CUDA.type):
         model = new_model(device=device, memory=memory)
         model.learn(*lesson("abcd"))
         model.learn(*lesson("ef"))
-        assert [answer.weights is not None for answer in model.answers(pictures)] == [True] * len(labels)
+        assert [answer.weights is not None for answer in model.answers(pictures)] == [True] * len(
+            labels
+        )
         model.correct(pictures[:1], "e")
         model.rollback()
         model.forget("b")

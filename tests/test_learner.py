@@ -16,7 +16,9 @@ Scramble = Callable[..., None]
 
 
 @pytest.fixture(params=PETS)
-def learner(request: pytest.FixtureRequest, make_backbone: MakeBackbone, scramble: Scramble) -> Learner:
+def learner(
+    request: pytest.FixtureRequest, make_backbone: MakeBackbone, scramble: Scramble
+) -> Learner:
     """A learner with every kind of PET, moved off its initial values."""
     made = Learner(make_backbone(), pet_settings(request.param))
     scramble(made.pet)
@@ -35,8 +37,10 @@ def features(learner: Any, images: Tensor) -> Tensor:
 
 
 def test_the_state_holds_the_pet_and_nothing_of_the_backbone(learner: Learner) -> None:
-    own = {tensor.data_ptr() for tensor in learner.backbone.vit.state_dict().values()}
-    assert not own & {tensor.data_ptr() for tensor in learner.state_dict().values() if tensor.numel()}
+    own = {tensor.data_ptr() for tensor in learner.backbone.network.state_dict().values()}
+    assert not own & {
+        tensor.data_ptr() for tensor in learner.state_dict().values() if tensor.numel()
+    }
     assert {key.split(".")[0] for key in learner.state_dict()} <= {"pet"}
 
 
@@ -45,16 +49,19 @@ def test_features_are_those_of_its_view(learner: Learner, images: Tensor) -> Non
     assert same is (not learner.tuning())
 
 
-def test_a_copy_starts_equal_and_goes_its_own_way(learner: Learner, images: Tensor, scramble: Scramble) -> None:
+def test_a_copy_starts_equal_and_goes_its_own_way(
+    learner: Learner, images: Tensor, scramble: Scramble
+) -> None:
     learner.freeze()
-    twin, before = learner.copy(), learner.tuning()
+    twin = learner.copy()
+    before = learner.tuning()
     assert torch.allclose(features(twin, images), features(learner, images), atol=1e-5)
     assert all(parameter.requires_grad for parameter in twin.parameters())
     scramble(twin)
     assert all(torch.equal(value, before[key]) for key, value in learner.tuning().items())
 
 
-# -- while nothing is trained, the PET is merged into the weights ------------------------------------------------------
+# -- while nothing is trained, the PET is merged into the weights ----------------------------------
 
 
 def test_merged_features_are_those_of_the_view(learner: Learner, images: Tensor) -> None:
@@ -79,8 +86,10 @@ def test_no_change_of_the_pet_leaves_an_old_merged_network_behind(
     change: str, make_backbone: MakeBackbone, images: Tensor, scramble: Scramble
 ) -> None:
     backbone = make_backbone()
-    one, other = tuned(backbone, "ssf", scramble), tuned(backbone, "ssf", scramble, seed=1)
-    expected, before = features(other, images), features(one, images)
+    one = tuned(backbone, "ssf", scramble)
+    other = tuned(backbone, "ssf", scramble, seed=1)
+    expected = features(other, images)
+    before = features(one, images)
     if change == "in place":
         with torch.no_grad():
             for mine, theirs in zip(one.pet.parameters(), other.pet.parameters(), strict=True):
@@ -88,7 +97,9 @@ def test_no_change_of_the_pet_leaves_an_old_merged_network_behind(
     elif change == "interpolate":
         one.interpolate(one.tuning(), other.tuning(), 1.0)
     elif change == "load":
-        nn.ModuleDict({"it": one}).load_state_dict({f"it.{key}": value for key, value in other.state_dict().items()})
+        nn.ModuleDict({"it": one}).load_state_dict(
+            {f"it.{key}": value for key, value in other.state_dict().items()}
+        )
     else:  # as a recorded step does it: without a trace in the version counters
         one.train()
         for mine, theirs in zip(one.pet.parameters(), other.pet.parameters(), strict=True):
@@ -118,7 +129,7 @@ def test_a_frozen_learner_has_no_gradients_and_no_dropout(
     assert not learner.features(images).requires_grad
 
 
-# -- modes and seeds ------------------------------------------------------------------------------------------------
+# -- modes and seeds -------------------------------------------------------------------------------
 
 
 def test_a_new_learner_starts_in_evaluation_mode(make_backbone: MakeBackbone) -> None:
@@ -138,7 +149,9 @@ def test_training_mode_reaches_the_dropout_of_the_adapter(
 
 
 def test_the_seed_fixes_the_pet(make_backbone: MakeBackbone, images: Tensor) -> None:
-    one, same, other = (Learner(make_backbone(), pet_settings("ssf", deviation=0.02), seed) for seed in (1, 1, 2))
+    one, same, other = (
+        Learner(make_backbone(), pet_settings("ssf", deviation=0.02), seed) for seed in (1, 1, 2)
+    )
     assert torch.equal(features(one, images), features(same, images))
     assert not torch.equal(features(one, images), features(other, images))
 

@@ -1,4 +1,6 @@
-"""Text that is shown cannot steer a terminal, deceive a reader or become a formula; names are the same again."""
+"""Text that is shown cannot steer a terminal, deceive a reader or become a formula; names are the
+same again.
+"""
 
 import csv
 import io
@@ -16,9 +18,26 @@ from safecl.lines import HIDDEN, csv_cell, csv_text, shown
 from safecl.report.table import as_csv, as_latex, as_markdown, make_table, print_table
 from safecl.report.templates import Tile, render
 
-STEERING = ["\x1b[31mred", "\x9b2J", "a\rb", "bell\x07", "\x7f", "\u202eevil", "\u2066x\u2069", "zero\u200bwidth",
-            "\ufeffcat", "c\u200dat", "cat\u200c", "cat\ufe0f", "soft\xadhyphen", "\u2028line", "tag\U000e0041",
-            "\u3164", "caf\udce9", "\u2800"]  # fmt: skip
+STEERING = [
+    "\x1b[31mred",
+    "\x9b2J",
+    "a\rb",
+    "bell\x07",
+    "\x7f",
+    "\u202eevil",
+    "\u2066x\u2069",
+    "zero\u200bwidth",
+    "\ufeffcat",
+    "c\u200dat",
+    "cat\u200c",
+    "cat\ufe0f",
+    "soft\xadhyphen",
+    "\u2028line",
+    "tag\U000e0041",
+    "\u3164",
+    "caf\udce9",
+    "\u2800",
+]
 READABLE = [
     "Zürich",
     "日本",
@@ -34,7 +53,9 @@ READABLE = [
 
 
 @pytest.mark.parametrize("text", STEERING)
-def test_what_steers_or_hides_is_an_escape_wherever_it_is_shown(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_steers_or_hides_is_an_escape_wherever_it_is_shown(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert HIDDEN.search(text) and not HIDDEN.search(shown(text)) and shown(text).isprintable()
     table = make_table(text, ["name", text], [[text, text]], words=[text])
     file = io.StringIO()
@@ -46,10 +67,28 @@ def test_what_steers_or_hides_is_an_escape_wherever_it_is_shown(text: str, capsy
     print_line(text)
     Plain().say(text)
     said = capsys.readouterr()
-    written = [file.getvalue(), said.out, said.err, as_csv(table), as_markdown(table), as_latex(table)]
-    page = render("model.html", title=text, subject=text, facts=[Tile(text, text, text)], measured=None,
-                  measured_bins=None, calibration=None, classes=table, advice=[text],
-                  galleries=[(text, text, [])], history=table)  # fmt: skip
+    written = [
+        file.getvalue(),
+        said.out,
+        said.err,
+        as_csv(table),
+        as_markdown(table),
+        as_latex(table),
+    ]
+    page = render(
+        "model.html",
+        title=text,
+        subject=text,
+        facts=[Tile(text, text, text)],
+        measured=None,
+        measured_bins=None,
+        calibration=None,
+        classes=table,
+        advice=[text],
+        galleries=[(text, text, [])],
+        history=table,
+        choice=None,
+    )
     assert all(not HIDDEN.search(part.replace("\n", "")) for part in (*written, page))
     assert shown(text) in said.out and shown(text) in page
 
@@ -63,7 +102,8 @@ def test_words_of_any_alphabet_and_markup_are_shown_as_they_are(text: str) -> No
 
 @given(st.text())
 def test_json_is_printable_and_carries_the_exact_text(text: str) -> None:
-    before, sys.stdout = sys.stdout, io.StringIO()
+    before = sys.stdout
+    sys.stdout = io.StringIO()
     try:
         print_json({"name": text}, indent=1)
         printed = sys.stdout.getvalue()
@@ -81,14 +121,33 @@ def test_no_cell_of_a_csv_file_is_a_formula_and_its_text_is_the_same_again(text:
 
 
 def test_names_in_written_tables_are_no_formulas_and_numbers_stay_numbers() -> None:
-    table = make_table("", ["=head", "value"], [["=cmd|' /C calc'!A0", "-1.5"], ["@SUM(1)", "+2"], ["-x", "–"]])
+    table = make_table(
+        "", ["=head", "value"], [["=cmd|' /C calc'!A0", "-1.5"], ["@SUM(1)", "+2"], ["-x", "–"]]
+    )
     rows = list(csv.reader(io.StringIO(as_csv(table))))
-    assert rows == [["'=head", "value"], ["'=cmd|' /C calc'!A0", "-1.5"], ["'@SUM(1)", "+2"], ["'-x", ""]]
+    assert rows == [
+        ["'=head", "value"],
+        ["'=cmd|' /C calc'!A0", "-1.5"],
+        ["'@SUM(1)", "+2"],
+        ["'-x", ""],
+    ]
 
 
 def test_values_in_attributes_of_a_page_stay_inside_them() -> None:
     name = "\"><script>alert(1)</script>'\u202e"
     table = make_table("", ["class"], [[name]])
-    page = render("model.html", title=name, subject="", facts=[], measured=None, measured_bins=None, calibration=None,
-                  classes=table, advice=[name], galleries=[], history=table)  # fmt: skip
+    page = render(
+        "model.html",
+        title=name,
+        subject="",
+        facts=[],
+        measured=None,
+        measured_bins=None,
+        calibration=None,
+        classes=table,
+        advice=[name],
+        galleries=[],
+        history=table,
+        choice=None,
+    )
     assert "<script>alert" not in page and "\u202e" not in page and "\\u202e" in page

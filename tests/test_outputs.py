@@ -2,9 +2,11 @@
 
 import errno
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +14,27 @@ import pytest
 from filelock import FileLock
 
 from safecl.atomic import replacing, write_bytes
-from safecl.errors import SafeclError
 from safecl.outputs import KINDS, check_output, locked, write_output
 from safecl.report.page import save
 from safecl.report.table import as_csv, as_latex, as_markdown, make_table
 from safecl.report.templates import render
+from tests.conftest import raises
 
-BUSY = "Another command is changing"
 CSV = b'"c",d\n'  # the first name quoted, as we do
 
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory, new_model: Any, lesson: Any) -> dict[str, bytes]:
-    """A file of each kind, as we write it; of ONNX its beginning, since tracing a network takes long."""
+    """A file of each kind, as we write it; of ONNX its beginning, since tracing a network takes
+    long.
+    """
     from matplotlib.figure import Figure
 
+    from safecl.classifier.answers.weights import export_safetensors
     from safecl.classifier.model import Model
-    from safecl.classifier.weights import export_safetensors
 
-    table, folder = make_table("Sizes", ("class", "share"), [["a", "1"]]), tmp_path_factory.mktemp("ours")
+    table = make_table("Sizes", ("class", "share"), [["a", "1"]])
+    folder = tmp_path_factory.mktemp("ours")
     svg, png = (file.read_bytes() for file in save(Figure(), folder / "figure"))
     texts = {"csv": as_csv(table), "tex": as_latex(table, "sizes"), "md": as_markdown(table)}
     texts["page"] = render("reproduction.html", title="Us", about="", targets=[])
@@ -44,7 +48,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory, new_model: Any, lesson: Any) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_output_replaces_one_of_its_kind_and_nothing_else(kind: str, ours: dict[str, bytes], tmp_path: Path) -> None:
+def test_an_output_replaces_one_of_its_kind_and_nothing_else(
+    kind: str, ours: dict[str, bytes], tmp_path: Path
+) -> None:
     file = tmp_path / "out"
     for there in (None, b"", ours[kind]):
         if there is not None:
@@ -67,9 +73,11 @@ def test_an_output_replaces_one_of_its_kind_and_nothing_else(kind: str, ours: di
     ]
     for other in others:
         file.write_bytes(other)
-        with pytest.raises(SafeclError, match=f"out is no {kind} of safecl, so it is not replaced; move it"):
+        with raises(
+            "output.not-ours", path=file, why=f"is no {kind} of safecl", way=re.compile("^move it")
+        ):
             write_output(file, ours[kind], kind)
-        with pytest.raises(SafeclError, match="give another name, or --force"):
+        with raises("output.not-ours", way=re.compile("give another name, or --force")):
             check_output(file, kind, False)
         assert file.read_bytes() == other
         write_output(file, ours[kind], kind, True)
@@ -79,8 +87,11 @@ def test_an_output_replaces_one_of_its_kind_and_nothing_else(kind: str, ours: di
 def test_folders_and_devices_are_never_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for name, sentence in (("pipe", "no file that can be replaced"), ("folder", "is a folder")):
-        with pytest.raises(SafeclError, match=sentence):
+    for name, refused in (
+        ("pipe", partial(raises, "output.no-file")),
+        ("folder", partial(raises, "output.no-file", what=re.compile("a folder"))),
+    ):
+        with refused():
             write_output(tmp_path / name, b"x", "csv", True)
         assert not (tmp_path / name).is_file()
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
@@ -96,12 +107,14 @@ def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "one").is_symlink() and (tmp_path / "two").is_symlink()
     for name, target in (("loop", "loop"), ("gone", "nowhere.csv")):
         (tmp_path / name).symlink_to(target)
-        with pytest.raises(SafeclError, match=f"{name} is a link to a file that is not there"):
+        with raises("output.link.dangling", path=tmp_path / name):
             write_output(tmp_path / name, CSV, "csv")
     assert sorted(os.listdir(tmp_path)) == ["deep", "gone", "loop", "one", "two"]
 
 
-def test_all_spellings_of_a_file_have_one_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_spellings_of_a_file_have_one_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     (home / "sub").mkdir(parents=True)
     (home / "m").write_text('"a",b\n')
@@ -109,17 +122,24 @@ def test_all_spellings_of_a_file_have_one_lock(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "folder").symlink_to(home)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(home / "sub")
-    names = ["../m", "~/m", str(home / "m"), str(home / "sub/../m"), str(tmp_path / "link"), str(tmp_path / "folder/m")]
+    names = [
+        "../m",
+        "~/m",
+        str(home / "m"),
+        str(home / "sub/../m"),
+        str(tmp_path / "link"),
+        str(tmp_path / "folder/m"),
+    ]
     with FileLock(home / ".m.lock"):
         for name in names:
-            with pytest.raises(SafeclError, match=BUSY), locked(name):
+            with raises("output.busy", path=name), locked(name):
                 pass
-            with pytest.raises(SafeclError, match=BUSY):
+            with raises("output.busy", path=name):
                 write_output(name, CSV, "csv", True)
     for name in names:
         with locked(name) as file, locked(names[0]):  # what holds it may take it again
             assert file.samefile(home / "m")
-            with pytest.raises(SafeclError, match=BUSY):
+            with raises("output.busy"):
                 _elsewhere(lambda: write_output(names[1], CSV, "csv"))
     assert sorted(os.listdir(home)) == ["m", "sub"] and (home / "m").read_text() == '"a",b\n'
 
@@ -159,7 +179,9 @@ def test_rights_and_owner_of_a_file_are_kept(mode: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
-def test_a_new_file_has_the_rights_that_the_umask_leaves(umask: int, mode: int, tmp_path: Path) -> None:
+def test_a_new_file_has_the_rights_that_the_umask_leaves(
+    umask: int, mode: int, tmp_path: Path
+) -> None:
     before = os.umask(umask)
     try:
         write_bytes(tmp_path / "m", b"new")
@@ -168,7 +190,9 @@ def test_a_new_file_has_the_rights_that_the_umask_leaves(umask: int, mode: int, 
     assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == mode
 
 
-def test_an_owner_that_cannot_be_kept_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_that_cannot_be_kept_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: int) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
@@ -182,11 +206,18 @@ def test_the_next_writer_deletes_what_a_killed_one_left_and_no_other_file(tmp_pa
     victim = tmp_path / "victim"
     victim.write_text("kept")
     left = [".m.csv.1.part", f".m.csv.{os.getppid()}.part", ".m.csv.lock"]
-    strangers = [".m.csv.x.part", ".n.csv.1.part", "m.csv.1.part", ".m.csv.1.part.txt", ".mxcsv.1.part"]
+    strangers = [
+        ".m.csv.x.part",
+        ".n.csv.1.part",
+        "m.csv.1.part",
+        ".m.csv.1.part.txt",
+        ".mxcsv.1.part",
+    ]
     for name in (*left, *strangers):
         (tmp_path / name).write_text("half")
     (tmp_path / ".m.csv.2.part").symlink_to(victim)
-    (tmp_path / f".m.csv.{os.getpid()}.part").symlink_to(victim)  # where the new file is about to be written
+    # where the new file is about to be written
+    (tmp_path / f".m.csv.{os.getpid()}.part").symlink_to(victim)
     write_output(tmp_path / "m.csv", CSV, "csv")
     assert sorted(os.listdir(tmp_path)) == sorted([*strangers, ".m.csv.2.part", "m.csv", "victim"])
     assert victim.read_text() == "kept" and not (tmp_path / "m.csv").is_symlink()
@@ -205,7 +236,9 @@ def test_what_cannot_be_written_is_a_sentence_and_the_old_file_stays(
 
     with monkeypatch.context() as patched:
         patched.setattr(f"safecl.atomic.os.{call}", failing)
-        with pytest.raises(SafeclError, match=os.strerror(code)):
+        # what is opened first is the lock
+        wanted = "file.place.not-writable" if call == "open" else "file.not-written"
+        with raises(wanted, reason=os.strerror(code)):
             write_output(file, CSV, "csv")
     assert file.read_text() == '"a",b\n' and os.listdir(tmp_path) == ["m.csv"]
 
@@ -221,19 +254,26 @@ def test_a_folder_that_cannot_be_synced_is_said_and_the_new_file_is_there(
         sync(descriptor)
 
     monkeypatch.setattr("safecl.atomic.os.fsync", failing)
-    with pytest.warns(UserWarning, match=r"m.csv is written, but a power failure may undo that \(Input/output"):
+    with pytest.warns(
+        UserWarning, match=r"m.csv is written, but a power failure may undo that \(Input/output"
+    ):
         write_output(tmp_path / "m.csv", CSV, "csv")
     assert (tmp_path / "m.csv").read_bytes() == CSV and os.listdir(tmp_path) == ["m.csv"]
 
 
-def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_protected_file_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "m.csv").write_text('"a",b\n')
     monkeypatch.setattr("safecl.outputs.os.access", lambda path, how: how != os.W_OK)
-    with pytest.raises(SafeclError, match=r"m.csv cannot be written \(it is write-protected\)"):
+    with raises("output.protected", path=re.compile(r"m\.csv$")):
         write_output(tmp_path / "m.csv", CSV, "csv", True)
     assert os.listdir(tmp_path) == ["m.csv"] and (tmp_path / "m.csv").read_text() == '"a",b\n'
 
 
 def test_an_error_of_writing_without_a_number_is_told_in_its_words(tmp_path: Path) -> None:
-    with pytest.raises(SafeclError, match=r"could not be written \(the disk is gone\)"), replacing(tmp_path / "a"):
+    with (
+        raises("file.not-written", reason="the disk is gone"),
+        replacing(tmp_path / "a"),
+    ):
         raise OSError("the disk is gone")

@@ -1,4 +1,6 @@
-"""What a newcomer meets first: the two commands, the set-up behind them, the pinned dependencies."""
+"""What a newcomer meets first: the two commands, the set-up behind them, the pinned
+dependencies.
+"""
 
 import ast
 import importlib.util
@@ -19,11 +21,13 @@ import safecl
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+FULL_DISK = (
+    "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+)
 OFFLINE = (
-    "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError: Failed to establish a new "
-    "connection: [Errno -3] Temporary failure in name resolution'\n"
-    "ERROR: Could not find a version that satisfies the requirement hatchling (from versions: none)"
+    "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError: Failed to"
+    " establish a new connection: [Errno -3] Temporary failure in name resolution'\nERROR: Could"
+    " not find a version that satisfies the requirement hatchling (from versions: none)"
 )
 
 
@@ -37,11 +41,15 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     (tmp_path / "tools").mkdir()
     for name in ("pyproject.toml", "constraints.txt", "tools/setup.py"):
         shutil.copy(ROOT / name, tmp_path / name)
-    spec = importlib.util.spec_from_file_location("setup_under_test", tmp_path / "tools" / "setup.py")
+    spec = importlib.util.spec_from_file_location(
+        "setup_under_test", tmp_path / "tools" / "setup.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.commands, module.output, module.code = [], "", 0
+    module.commands = []
+    module.output = ""
+    module.code = 0
 
     def pretend(command: list[str], stdout: Any, **_: Any) -> int:
         """Make the environment's Python; pip prints ``output`` and ends with ``code``."""
@@ -77,9 +85,14 @@ def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
     commands = [line for line in script if not line.startswith(("#", "set ", "cd "))]
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert commands == ["make test"]
-    assert [block.strip() for block in blocks if block.startswith("make ")] == ["make demo", "make test"]
+    assert [block.strip() for block in blocks if block.startswith("make ")] == [
+        "make demo",
+        "make test",
+    ]
     assert "make test" in (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
@@ -104,10 +117,14 @@ def test_no_constraint_belongs_to_one_platform_only() -> None:
 def test_package_changelog_and_citation_name_the_same_version_and_day() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     newest = re.search(
-        r"^## \[(.+?)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^## \[(.+?)\] - (\d{4}-\d\d-\d\d)$",
+        (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     assert newest is not None
-    assert (citation["version"], citation["date-released"]) == newest.groups() and newest[1] == safecl.__version__
+    assert (citation["version"], citation["date-released"]) == newest.groups() and newest[
+        1
+    ] == safecl.__version__
 
 
 def test_workflows_test_what_is_advertised_and_publish_without_a_secret() -> None:
@@ -121,7 +138,9 @@ def test_workflows_test_what_is_advertised_and_publish_without_a_secret() -> Non
     publish = flows["release"]["jobs"]["publish"]
     assert publish["permissions"] == {"id-token": "write"} and "with" not in publish["steps"][-1]
     assert flows["release"]["jobs"]["package"]["uses"] == "./.github/workflows/package.yml"
-    assert "secrets" not in "".join(file.read_text(encoding="utf-8") for file in (ROOT / ".github/workflows").iterdir())
+    assert "secrets" not in "".join(
+        file.read_text(encoding="utf-8") for file in (ROOT / ".github/workflows").iterdir()
+    )
 
 
 def test_the_set_up_asks_for_the_python_that_the_package_asks_for(setup: ModuleType) -> None:
@@ -136,7 +155,9 @@ def test_a_second_call_finds_everything_ready(setup: ModuleType) -> None:
     assert setup.main() == 0 and calls(setup, "pip") == 1
 
 
-def test_a_long_set_up_says_what_it_is_doing(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_set_up_says_what_it_is_doing(
+    setup: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path(setup.LOG).parent.mkdir()
     Path(setup.LOG).write_text("Collecting timm\n  Downloading torch.whl (146 MB)\n")
     waits = iter((False, True))
@@ -176,7 +197,9 @@ def test_an_environment_killed_half_made_is_made_anew(update: bool, setup: Modul
 
 def test_a_moved_checkout_is_made_anew(setup: ModuleType) -> None:
     setup.main()
-    Path(setup.STAMP).write_text(Path(setup.STAMP).read_text(encoding="utf-8").replace(setup.ROOT, "/elsewhere"))
+    Path(setup.STAMP).write_text(
+        Path(setup.STAMP).read_text(encoding="utf-8").replace(setup.ROOT, "/elsewhere")
+    )
     assert setup.main() == 0 and calls(setup, "venv") == 2
 
 
@@ -189,10 +212,14 @@ def test_two_set_ups_at_once_take_turns(setup: ModuleType) -> None:
     with open(setup.LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         second = subprocess.Popen(
-            [sys.executable, "tools/setup.py", sys.executable], cwd=setup.ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "tools/setup.py", sys.executable],
+            cwd=setup.ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert second.stdout is not None
-        assert "waiting" in second.stdout.readline()  # printed only where somebody else holds the lock
+        # printed only where somebody else holds the lock
+        assert "waiting" in second.stdout.readline()
         Path(setup.STAMP).write_text(stamp)
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert second.communicate(timeout=20)[0] == "" and second.returncode == 0
@@ -204,7 +231,9 @@ def test_two_set_ups_at_once_take_turns(setup: ModuleType) -> None:
 def test_an_old_python_can_read_the_set_up() -> None:
     source = (ROOT / "tools/setup.py").read_text(encoding="utf-8")
     tree = ast.parse(source, feature_version=(3, 4))
-    assert not any(isinstance(node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr) for node in ast.walk(tree))
+    assert not any(
+        isinstance(node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr) for node in ast.walk(tree)
+    )
 
 
 @pytest.mark.parametrize("lack", ["import sys; sys.version_info = (3, 8)", "raise ImportError"])
@@ -218,7 +247,9 @@ def test_an_old_python_or_one_without_venv_is_one_sentence(
     setup.CANDIDATES = ("no-such-python", str(python))
     assert setup.main(str(python) if named else "") == 2
     sentence = one_sentence(capfd)
-    assert "needs Python 3.11 or newer with its venv module" in sentence and "make PYTHON=" in sentence
+    assert (
+        "needs Python 3.11 or newer with its venv module" in sentence and "make PYTHON=" in sentence
+    )
     assert (str(python) in sentence) is named and not Path(setup.VENV).exists()
 
 
@@ -235,14 +266,18 @@ def test_a_full_disk_is_one_sentence_before_anything_is_made(
     [
         (FULL_DISK, "disk is full"),
         (OFFLINE, "index cannot be reached"),
-        ("ERROR: No matching distribution found for torch==0.0", "No matching distribution found for torch==0.0"),
+        (
+            "ERROR: No matching distribution found for torch==0.0",
+            "No matching distribution found for torch==0.0",
+        ),
         ("", "ended without a word"),
     ],
 )
 def test_a_failed_install_is_one_sentence_and_can_be_tried_again(
     setup: ModuleType, capsys: pytest.CaptureFixture[str], output: str, says: str
 ) -> None:
-    setup.output, setup.code = output, 1
+    setup.output = output
+    setup.code = 1
     assert setup.main() == 2
     assert says in one_sentence(capsys)
     setup.code = 0
@@ -258,7 +293,9 @@ def test_a_failed_update_keeps_the_environment(setup: ModuleType) -> None:
     assert setup.main() == 0 and calls(setup, "venv") == 1
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written_is_one_sentence(
+    setup: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     setup.LOCK = str(Path(setup.ROOT, "pyproject.toml", "lock"))
     assert setup.main() == 2
     assert "needs to write" in one_sentence(capsys)
@@ -269,4 +306,6 @@ def normal(name: str) -> str:
 
 
 def uncommented(path: Path) -> str:
-    return "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    return "\n".join(
+        line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    )

@@ -58,10 +58,16 @@ def test_every_document_is_a_page_and_in_the_navigation(site: Path) -> None:
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        loaded = re.findall(r'<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)="([^"]*)"', text)
-        assert [address for address in loaded if re.match(r"(https?:)?//", address)] == [], page.name
+        loaded = re.findall(
+            r'<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)="([^"]*)"', text
+        )
+        assert [address for address in loaded if re.match(r"(https?:)?//", address)] == [], (
+            page.name
+        )
     for sheet in site.rglob("*.css"):
-        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet.name
+        assert not re.search(
+            r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text(encoding="utf-8")
+        ), sheet.name
 
 
 def test_every_setting_and_every_paper_is_there(site: Path) -> None:
@@ -76,14 +82,26 @@ def test_the_public_names_are_documented(site: Path) -> None:
     import safecl
 
     text = (site / "api.html").read_text(encoding="utf-8")
-    left_out = {"METHODS", "__version__", "RunSettings"}  # the first is a table of settings, which have a page
-    assert [name for name in safecl.__all__ if name not in left_out and f'.{name}"' not in text] == []
+    # the first is a table of settings, which have a page
+    left_out = {
+        "METHODS",
+        "__version__",
+        "RunSettings",
+    }
+    assert [
+        name for name in safecl.__all__ if name not in left_out and f'.{name}"' not in text
+    ] == []
 
 
-@pytest.mark.skipif(find_chromium() is None or os.name != "posix", reason="no Chromium is installed here")
+@pytest.mark.skipif(
+    find_chromium() is None or os.name != "posix", reason="no Chromium is installed here"
+)
 def test_pages_open_in_a_browser_without_error_or_request_to_elsewhere(site: Path) -> None:
     handler = partial(Silent, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, browser(str(find_chromium())) as tab:
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        browser(str(find_chromium())) as tab,
+    ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         own = f"http://127.0.0.1:{server.server_port}/"
         for name in ("index", "quickstart", "settings", "api"):

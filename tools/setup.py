@@ -1,7 +1,8 @@
 """Make .venv: an environment with the tested dependencies and safecl itself, editable.
 
-Called by make before every target; the usual case, nothing to do, only compares a stamp. Whatever goes wrong is one
-sentence. The syntax stays old on purpose: a Python that is too old must still be able to read this file and say so.
+Called by make before every target; the usual case, nothing to do, only compares a stamp. Whatever
+goes wrong is one sentence. The syntax stays old on purpose: a Python that is too old must still be
+able to read this file and say so.
 """
 
 from __future__ import print_function
@@ -30,7 +31,9 @@ EVERY = 20  # seconds between two lines that say how far it is
 WIDTH = 70  # characters of such a line
 PROBE = "import sys, ensurepip, venv; sys.exit(sys.version_info < %r)" % (OLDEST,)
 NO_ROOM = re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded", re.I)
-NO_INDEX = re.compile(r"connection broken by|Max retries exceeded|name resolution|timed out|ProxyError|SSLError", re.I)
+NO_INDEX = re.compile(
+    r"connection broken by|Max retries exceeded|name resolution|timed out|ProxyError|SSLError", re.I
+)
 
 
 class Problem(Exception):
@@ -65,8 +68,8 @@ def find_python(wanted=""):
         except (IOError, OSError):
             continue
     raise Problem(
-        "safecl needs Python {}.{} or newer with its venv module (on Debian or Ubuntu the package python3-venv), and "
-        "{}: install one, or name it with make PYTHON=...".format(
+        "safecl needs Python {}.{} or newer with its venv module (on Debian or Ubuntu the package"
+        " python3-venv), and {}: install one, or name it with make PYTHON=...".format(
             OLDEST[0], OLDEST[1], wanted + " is none" if wanted else "there is none"
         )
     )
@@ -75,7 +78,9 @@ def find_python(wanted=""):
 def set_up(python, wanted):
     """Make the environment; one process at a time. A killed attempt leaves no stamp."""
     if os.name == "nt":
-        raise Problem("make works on Linux and macOS; on Windows install with pip install -e .[dev].")
+        raise Problem(
+            "make works on Linux and macOS; on Windows install with pip install -e .[dev]."
+        )
     import fcntl
 
     with open(LOCK, "a") as lock:
@@ -93,12 +98,18 @@ def set_up(python, wanted):
             os.remove(STAMP)  # should this be killed, .venv is made anew
         else:
             if shutil.disk_usage(ROOT).free < NEEDED_GB * 10**9:
-                raise Problem("The disk is too full: make {} GB of room in {} and try again.".format(NEEDED_GB, ROOT))
+                raise Problem(
+                    "The disk is too full: make {} GB of room in {} and try again.".format(
+                        NEEDED_GB, ROOT
+                    )
+                )
             shutil.rmtree(VENV, ignore_errors=True)
             os.mkdir(VENV)
             run([python, "-m", "venv", VENV], lock)
         try:
-            run([PYTHON, "-m", "pip", "install", "-c", "constraints.txt", "-e", ".[dev,docs]"], lock)
+            run(
+                [PYTHON, "-m", "pip", "install", "-c", "constraints.txt", "-e", ".[dev,docs]"], lock
+            )
         except Problem:
             if before:  # what worked is kept for the next attempt
                 write_stamp(python, "failed")
@@ -112,7 +123,9 @@ def write_stamp(python, key):
 
 
 def made(wanted):
-    """The requirements that .venv was made for; nothing where it is half made, of another place or another Python."""
+    """The requirements that .venv was made for; nothing where it is half made, of another place or
+    another Python.
+    """
     place, python, key = (read(STAMP) + "\n\n").split("\n")[:3]
     return key if place == ROOT and wanted in ("", python) and os.path.exists(PYTHON) else ""
 
@@ -127,11 +140,15 @@ def tell(over):
     start = time.time()
     while not over.wait(EVERY):
         last = read(LOG).strip().split("\n")[-1]
-        print("  {:.0f} s  {}".format(time.time() - start, last.strip()[:WIDTH]).rstrip(), flush=True)
+        print(
+            "  {:.0f} s  {}".format(time.time() - start, last.strip()[:WIDTH]).rstrip(), flush=True
+        )
 
 
 def run(command, lock):
-    """Run a command with its output in the log. It inherits the lock: if this process is killed, nobody interferes."""
+    """Run a command with its output in the log. It inherits the lock: if this process is killed,
+    nobody interferes.
+    """
     settings = dict(os.environ, PIP_USER="0", PIP_NO_INPUT="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     for misleading in ("PYTHONHOME", "PIP_TARGET", "PIP_PREFIX"):
         settings.pop(misleading, None)
@@ -140,7 +157,9 @@ def run(command, lock):
     teller.start()
     try:
         with open(LOG, "w") as log:
-            code = subprocess.call(command, cwd=ROOT, env=settings, stdout=log, stderr=log, pass_fds=[lock.fileno()])
+            code = subprocess.call(
+                command, cwd=ROOT, env=settings, stdout=log, stderr=log, pass_fds=[lock.fileno()]
+            )
     finally:
         over.set()
         teller.join()
@@ -153,8 +172,13 @@ def explain(output):
     if NO_ROOM.search(output):
         return "The disk is full: make {} GB of room in {} and try again.".format(NEEDED_GB, ROOT)
     if NO_INDEX.search(output):
-        return "The package index cannot be reached: check the network (and pip's proxy settings) and try again."
-    errors = [line.strip() for line in output.split("\n") if "error" in line.lower()] or ["it ended without a word"]
+        return (
+            "The package index cannot be reached: check the network (and pip's proxy settings) and"
+            " try again."
+        )
+    errors = [line.strip() for line in output.split("\n") if "error" in line.lower()] or [
+        "it ended without a word"
+    ]
     return "The set-up failed: {} (the whole log is in {}).".format(errors[-1].rstrip("."), LOG)
 
 

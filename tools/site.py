@@ -1,6 +1,7 @@
 """Tables of settings and papers, generated when the site is built.
 
-A hook of mkdocs. A document marks the place of a table by ``<!-- every setting -->`` or ``<!-- papers -->``.
+A hook of mkdocs. A document marks the place of a table by ``<!-- every setting -->`` or ``<!--
+papers -->``.
 """
 
 import re
@@ -12,7 +13,8 @@ from safecl.cli.info import every_key
 from safecl.experiments.config import presets
 from safecl.methods.catalog import method_settings
 
-OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./[^)]*\)")  # a link to a file of the repository that is not part of the site
+# a link to a file of the repository that is not part of the site
+OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./[^)]*\)")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

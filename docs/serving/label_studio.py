@@ -1,6 +1,8 @@
-"""A machine-learning backend of Label Studio that asks a service of safecl, and teaches it what is annotated.
+"""A machine-learning backend of Label Studio that asks a service of safecl, and teaches it what is
+annotated.
 
-    LABEL_STUDIO_URL=http://localhost:8080 LABEL_STUDIO_TOKEN=… SAFECL_URL=http://localhost:8000 SAFECL_MODEL=pets \
+    LABEL_STUDIO_URL=http://localhost:8080 LABEL_STUDIO_TOKEN=… \
+        SAFECL_URL=http://localhost:8000 SAFECL_MODEL=pets \
         uvicorn --app-dir docs/serving label_studio:app --port 9090
 
 The labelling interface has one <Image> and one <Choices>; its choices are the classes of the model.
@@ -16,7 +18,8 @@ import httpx
 from fastapi import FastAPI, HTTPException
 
 STUDIO = os.environ.get("LABEL_STUDIO_URL", "http://localhost:8080")
-SERVICE, MODEL = os.environ.get("SAFECL_URL", "http://localhost:8000"), os.environ.get("SAFECL_MODEL", "model")
+SERVICE = os.environ.get("SAFECL_URL", "http://localhost:8000")
+MODEL = os.environ.get("SAFECL_MODEL", "model")
 LEARN_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 
 app = FastAPI(title="safecl for Label Studio")
@@ -25,10 +28,13 @@ app = FastAPI(title="safecl for Label Studio")
 def client(name: str, kind: str, **options: Any) -> httpx.AsyncClient:
     """``name``: of the variable that holds the token, if there is one."""
     token = os.environ.get(name)
-    return httpx.AsyncClient(headers={"Authorization": f"{kind} {token}"} if token else {}, timeout=60, **options)
+    return httpx.AsyncClient(
+        headers={"Authorization": f"{kind} {token}"} if token else {}, timeout=60, **options
+    )
 
 
-studio, service = client("LABEL_STUDIO_TOKEN", "Token"), client("SAFECL_TOKEN", "Bearer", base_url=SERVICE)
+studio = client("LABEL_STUDIO_TOKEN", "Token")
+service = client("SAFECL_TOKEN", "Bearer", base_url=SERVICE)
 
 
 @app.get("/")
@@ -47,9 +53,12 @@ async def setup(given: dict[str, Any]) -> dict[str, Any]:
 @app.post("/predict")
 async def predict(given: dict[str, Any]) -> dict[str, Any]:
     choices, image, key = names(given["label_config"])
-    pictures = [base64.b64encode(await picture(task["data"][key])).decode() for task in given["tasks"]]
+    pictures = [
+        base64.b64encode(await picture(task["data"][key])).decode() for task in given["tasks"]
+    ]
     answer = await service.post(f"/api/models/{MODEL}/predict", json={"pictures": pictures})
-    said, results = answer.raise_for_status().json(), []
+    said = answer.raise_for_status().json()
+    results = []
     for one in said["answers"]:
         known = "label" in one and not one["unknown"]
         value = {
@@ -59,7 +68,9 @@ async def predict(given: dict[str, Any]) -> dict[str, Any]:
             "value": {"choices": [str(one.get("label"))]},
         }
         score = one.get("probability") or 0.0
-        results.append({"model_version": said["version"], "score": score, "result": [value] if known else []})
+        results.append(
+            {"model_version": said["version"], "score": score, "result": [value] if known else []}
+        )
     return {"results": results, "model_version": said["version"]}
 
 
@@ -88,12 +99,16 @@ def names(config: str) -> tuple[str, str, str]:
         image = next(one for one in tree.iter("Image") if one.get("name") == choices.get("toName"))
         return choices.attrib["name"], image.attrib["name"], image.attrib["value"].lstrip("$")
     except (ElementTree.ParseError, StopIteration, KeyError):
-        raise HTTPException(422, "The labelling interface needs one <Image> and one <Choices> for it.") from None
+        raise HTTPException(
+            422, "The labelling interface needs one <Image> and one <Choices> for it."
+        ) from None
 
 
 async def picture(place: str) -> bytes:
     """The bytes of a task's picture: from Label Studio alone, to which the token belongs."""
     url = urljoin(STUDIO, place)
     if urlsplit(url)[:2] != urlsplit(STUDIO)[:2]:
-        raise HTTPException(422, f"{url[:200]} is not in Label Studio; import the pictures into it.")
+        raise HTTPException(
+            422, f"{url[:200]} is not in Label Studio; import the pictures into it."
+        )
     return (await studio.get(url)).raise_for_status().content

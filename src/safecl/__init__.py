@@ -1,4 +1,6 @@
-"""Continual image classification on a frozen pre-trained Vision Transformer, by slow and fast tuning (SAFE)."""
+"""Continual image classification on a frozen pre-trained Vision Transformer, by slow and fast
+tuning (SAFE).
+"""
 
 import importlib
 import os
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from safecl.streams.sources.arrays import from_torch as from_torch
     from safecl.streams.stream import Stream as Stream
 
-# The public names and where they come from; a module is imported when one of its names is first used.
+# The public names and where they come from; a module is imported when one of its names is first
+# used.
 _PUBLIC = {
     "Backbone": "safecl.backbone.backbone:Backbone",
     "ContinualClassifier": "safecl.classifier.classifier:ContinualClassifier",
@@ -49,12 +52,22 @@ _PUBLIC = {
 __all__ = ["METHODS", "__version__", "load", *_PUBLIC]
 
 
-def load(path: "str | Path", *, device: "Device" = "auto") -> "ContinualClassifier | ExportedModel":
-    """The model in a file: one that goes on learning, or an exported one (.onnx), which answers without torch."""
+def load(
+    path: "str | Path", *, device: "Device" = "auto", trust: bool = False
+) -> "ContinualClassifier | ExportedModel":
+    """The model in a file: one that goes on learning, or an exported one (.onnx), which answers
+    without torch.
+
+    ``trust``: read an exported file also if another program has changed it; see ``ExportedModel``.
+    """
     if os.fspath(path).lower().endswith(".onnx"):
         from safecl.runtime.model import ExportedModel
 
-        return ExportedModel(path, device=device)
+        return ExportedModel(path, device=device, trust=trust)
+    if trust:
+        from safecl.errors import SafeclError
+
+        raise SafeclError("exported.trust-idle", path=path)
     found: ContinualClassifier = __getattr__("ContinualClassifier").load(path, device=device)
     return found
 

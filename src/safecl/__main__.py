@@ -1,8 +1,8 @@
-"""``safecl`` and ``python -m safecl``, which is also what a launcher of several processes starts."""
+"""``safecl`` and ``python -m safecl``, which is also what a launcher of several processes
+starts.
+"""
 
 import sys
-
-from safecl.errors import not_installed
 
 
 def main() -> None:
@@ -12,6 +12,8 @@ def main() -> None:
 
         run()
     except ModuleNotFoundError as error:
+        from safecl.errors import not_installed
+
         print(f"safecl: {not_installed(error)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:  # while it is imported

@@ -1,4 +1,6 @@
-"""Files that are either whole or not there, written aside, synced, renamed; and locks that one process holds."""
+"""Files that are either whole or not there, written aside, synced, renamed; and locks that one
+process holds.
+"""
 
 import contextlib
 import json
@@ -10,8 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from filelock import FileLock, Timeout
-
 from safecl.errors import Busy, SafeclError
 
 Buffer: TypeAlias = bytes | memoryview
@@ -19,16 +19,22 @@ Buffer: TypeAlias = bytes | memoryview
 
 @contextlib.contextmanager
 def replacing(path: Path, onto: Callable[[], Path] | None = None) -> Iterator[BinaryIO]:
-    """A file to write that becomes ``path`` in one step: after a crash there is the old file or the new one.
+    """A file to write that becomes ``path`` in one step: after a crash there is the old file or the
+    new one.
 
-    Mode and owner of the old file are kept. ``onto`` is asked last of all where it goes, if that may change meanwhile.
+    Mode and owner of the old file are kept. ``onto`` is asked last of all where it goes, if that
+    may change meanwhile.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         old = path.stat() if path.is_file() else None
         aside.unlink(missing_ok=True)
-        mode = 0o666 if old is None else 0o600  # the umask decides on a new file; nobody else reads half of an old one
-        with open(os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode), "w+b") as file:
+        # the umask decides on a new file; nobody else reads half of an old one
+        mode = 0o666 if old is None else 0o600
+        with open(
+            os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode),
+            "w+b",
+        ) as file:
             yield file
             file.flush()
             if old is not None:
@@ -44,11 +50,16 @@ def replacing(path: Path, onto: Callable[[], Path] | None = None) -> Iterator[Bi
 
 
 @contextlib.contextmanager
-def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None, *, keep: bool = True) -> Iterator[None]:
-    """Hold ``lock`` meanwhile, or refuse with the sentence ``busy`` if another process holds it.
+def exclusive(
+    lock: Path, busy: Busy, place: str, folder: Path | None = None, *, keep: bool = True
+) -> Iterator[None]:
+    """Hold ``lock`` meanwhile, or raise ``busy`` if another process holds it.
 
-    ``place``: what cannot be written if the lock cannot. ``folder``: is made first. ``keep``: whether the file stays.
+    ``place``: what cannot be written if the lock cannot. ``folder``: is made first. ``keep``:
+    whether the file stays.
     """
+    from filelock import FileLock, Timeout  # slow to import, and most commands' help does without
+
     held = FileLock(lock, timeout=0)
     try:
         if folder is not None:
@@ -56,15 +67,20 @@ def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None, *, 
         try:
             held.acquire()
         except Timeout:
-            tempfile.TemporaryFile(dir=lock.parent).close()  # a lock times out, too, where no file can be made
-            raise Busy(busy) from None
+            tempfile.TemporaryFile(
+                dir=lock.parent
+            ).close()  # a lock times out, too, where no file can be made
+            raise busy from None
     except OSError as error:
-        raise SafeclError(f"{place} cannot be written ({error.strerror or error}).") from error
+        raise SafeclError(
+            "file.place.not-writable", place=place, reason=error.strerror or error
+        ) from error
     try:
         fd = held._context.lock_file_fd
-        gone = fd is not None and os.fstat(fd).st_nlink == 0  # removed by its holder after we opened it
+        # removed by its holder after we opened it
+        gone = fd is not None and os.fstat(fd).st_nlink == 0
         if gone:
-            raise Busy(busy)
+            raise busy
         yield
     finally:
         if not keep and not gone:
@@ -89,7 +105,9 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Put lines at the end of a file that would take ever longer to write anew; a line that fails is taken back."""
+    """Put lines at the end of a file that would take ever longer to write anew; a line that fails
+    is taken back.
+    """
     before = path.stat().st_size if path.exists() else 0
     try:
         with path.open("ab") as file:
@@ -98,7 +116,8 @@ def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        with contextlib.suppress(OSError):  # the file is closed, so nothing of a line is written after this
+        # the file is closed, so nothing of a line is written after this
+        with contextlib.suppress(OSError):
             os.truncate(path, before)
         raise _not_written(path, error) from error
 
@@ -124,7 +143,7 @@ def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
 
 
 def _not_written(path: Path, error: OSError) -> SafeclError:
-    return SafeclError(f"{path} could not be written ({error.strerror or error}); what was saved before is intact.")
+    return SafeclError("file.not-written", path=path, reason=error.strerror or error)
 
 
 def _take_after(descriptor: int, old: os.stat_result) -> None:
@@ -138,7 +157,9 @@ def _take_after(descriptor: int, old: os.stat_result) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Have the new name of a file survive a power failure, or say that it may not: the file itself is there."""
+    """Have the new name of a file survive a power failure, or say that it may not: the file itself
+    is there.
+    """
     if os.name != "posix":
         return
     try:
@@ -149,5 +170,6 @@ def _sync_folder(path: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         warnings.warn(
-            f"{path} is written, but a power failure may undo that ({error.strerror or error}).", stacklevel=2
+            f"{path} is written, but a power failure may undo that ({error.strerror or error}).",
+            stacklevel=2,
         )

@@ -1,19 +1,55 @@
-"""The error a user can meet: one sentence that says what is wrong, where, and what to do."""
+"""The error a user can meet: one sentence that says what is wrong, where, and what to do. A program
+tells errors apart by their codes and fields.
+"""
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+from safecl.sentences import SENTENCES
 
 
 class SafeclError(Exception):
-    """Printed by the command line as it is, without a traceback; ``code``: its exit code."""
+    """Printed by the command line as it is, without a traceback; ``exit_code``: its exit code.
 
-    code = 2
+    ``code``: which error it is, for good; ``fields``: what its sentence names. The sentence is that
+    of the code in ``safecl.sentences``. Another package says ``package.says`` and a ``sentence``.
+    """
+
+    exit_code = 2
+
+    def __init__(self, code: str, /, **fields: Any) -> None:
+        self.code = code
+        self.fields = fields
+        super().__init__(SENTENCES[code].format(**fields))
+
+    def with_fields(self, **fields: Any) -> "SafeclError":
+        """The same error of other things."""
+        return type(self)(self.code, **{**self.fields, **fields})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args, self.__dict__)
 
 
-class NothingNew(SafeclError):
-    """There is nothing to do, and nothing is wrong."""
+def _again(kind: type[SafeclError], args: tuple[Any, ...], state: dict[str, Any]) -> SafeclError:
+    """An error as another process has raised it."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
-    code = 0
+
+class Settable(SafeclError):
+    """Its sentence ends in a remedy: the ``setting`` that helps, as ``key=value``. The code with
+    ``.bare`` behind it is that of the sentence without.
+    """
+
+    def at(self, option: str | None) -> SafeclError:
+        """As a command says it that takes settings behind an ``option``; None: it takes none."""
+        others = {key: value for key, value in self.fields.items() if key != "setting"}
+        if option is None:
+            return SafeclError(f"{self.code}.bare", **others)
+        return self.with_fields(setting=f"{option} {self.fields['setting']}")
 
 
 class Busy(SafeclError):
@@ -33,21 +69,25 @@ def not_installed(error: ModuleNotFoundError) -> SafeclError:
     package = (error.name or "").partition(".")[0]
     if package in ("", "safecl"):
         raise error
-    return SafeclError(f"This needs {package}, which is not installed here; 'pip install safecl' installs it.")
+    return SafeclError("package.not-installed", package=package)
 
 
 class UnknownName(SafeclError):
-    """A name that is none of those known; ``near``: the one that may have been meant."""
+    """A name that is none of those known; the field ``near``: the one that may have been meant."""
 
-    def __init__(self, sentence: str, near: str | None) -> None:
-        super().__init__(sentence)
-        self.near = near
+    @property
+    def near(self) -> str | None:
+        near: str | None = self.fields["near"]
+        return near
 
 
-def unknown(what: str, given: str, known: Iterable[str]) -> UnknownName:
-    """The error for a name that is not one of ``known``; names the nearest right one."""
+def unknown(what: str, given: str, known: Iterable[str], near: str | None = None) -> UnknownName:
+    """The error for a name that is none of ``known``; it names ``near``, or the nearest right
+    one.
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    nearest = [near] if near else difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     some = ", ".join(names[:20]) + (", …" if len(names) > 20 else ".")
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {some}"
-    return UnknownName(f"There is no {what} {given!r}; {hint}", near[0] if near else None)
+    code = "name.unknown.near" if nearest else "name.unknown"
+    meant = nearest[0] if nearest else None
+    return UnknownName(code, what=what, given=given, known=some, near=meant)

@@ -17,18 +17,26 @@ Tuning = dict[str, Tensor]  # the values of a PET by name
 
 
 class Learner(protocol.Editable, nn.Module):
-    """``pet``, initialised by ``seed``, on a view of ``backbone``. Its state holds the PET and nothing of the backbone.
+    """``pet``, initialised by ``seed``, on a view of ``backbone``. Its state holds the PET and
+    nothing of the backbone.
 
-    While nothing is trained, features come from a copy of the view with the PET merged into the weights, which is
-    made on the first use and dropped when the PET changes.
+    While nothing is trained, features come from a copy of the view with the PET merged into the
+    weights, which is made on the first use and dropped when the PET changes.
     """
+
+    kind: protocol.Kind = "trained"
+    merges: protocol.Merge = "refuse"  # unless a method says more
 
     def __init__(self, backbone: Backbone, pet: PetSettings, seed: int = 0) -> None:
         super().__init__()
-        self.backbone, self.settings, self._seed = backbone, pet, seed
-        # Kept out of the module tree: the view's frozen weights are the backbone's, not this learner's.
-        view, self.pet = attach(backbone.vit, pet, seed)
-        self._view, self._merged = [view], [view]
+        self.backbone = backbone
+        self.settings = pet
+        self._seed = seed
+        # Kept out of the module tree: the view's frozen weights are the backbone's, not this
+        # learner's.
+        view, self.pet = attach(backbone.network, pet, seed, backbone.family)
+        self._view = [view]
+        self._merged = [view]
         self._merged_at: tuple[Any, ...] | None = None
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
@@ -54,7 +62,9 @@ class Learner(protocol.Editable, nn.Module):
 
     def interpolate(self, start: Tuning, end: Tuning, share: float) -> None:
         """Set the PET between two of its ``tuning`` values: ``start`` at 0, ``end`` at 1."""
-        self.pet.load_state_dict({name: torch.lerp(start[name], end[name], share) for name in start})
+        self.pet.load_state_dict(
+            {name: torch.lerp(start[name], end[name], share) for name in start}
+        )
         self._merged_at = None
 
     def merge(self, now: "Learner", before: "Learner", index: Tensor) -> None:
@@ -72,12 +82,16 @@ class Learner(protocol.Editable, nn.Module):
         return twin
 
     def fuse(self) -> None:
-        """For export: from now on features come from a merged copy that is part of this module, and stays as it is."""
+        """For export: from now on features come from a merged copy that is part of this module, and
+        stays as it is.
+        """
         self.add_module("fused", merge(self._view[0]))
 
     def train(self, mode: bool = True) -> "Learner":
         super().train(mode)
-        self._merged_at = None  # steps of a CUDA graph change the PET without a trace in its version counters
+        self._merged_at = (
+            None  # steps of a CUDA graph change the PET without a trace in its version counters
+        )
         return self
 
     def _network(self) -> Any:
@@ -87,11 +101,16 @@ class Learner(protocol.Editable, nn.Module):
         trainable = any(parameter.requires_grad for parameter in self.pet.parameters())
         if self.training or (trainable and torch.is_grad_enabled()):
             return self._view[0]
-        # Changes whenever a value of the PET or the precision of the backbone does, by any plain operation.
+        # Changes whenever a value of the PET or the precision of the backbone does, by any plain
+        # operation.
         tensors = (*self.pet.parameters(), *self.pet.buffers())
-        now = self.backbone.dtype, *((id(tensor), tensor.data_ptr(), tensor._version) for tensor in tensors)
+        now = (
+            self.backbone.dtype,
+            *((id(tensor), tensor.data_ptr(), tensor._version) for tensor in tensors),
+        )
         if self._merged_at != now:
-            self._merged, self._merged_at = [merge(self._view[0])], now
+            self._merged = [merge(self._view[0])]
+            self._merged_at = now
         return self._merged[0]
 
 

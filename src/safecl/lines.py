@@ -1,10 +1,15 @@
-"""Text for people: what can be shown, and sentences as lines of a terminal, of its width and in its encoding."""
+"""Text for people: what can be shown, and sentences as lines of a terminal, of its width and in its
+encoding.
+"""
 
 import codecs
+import json
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from safecl.errors import SafeclError
 
 if TYPE_CHECKING:  # answering from an exported file needs no rich
     from rich.console import Console
@@ -12,29 +17,53 @@ if TYPE_CHECKING:  # answering from an exported file needs no rich
 
 MAX_NAMES = 5  # names that a sentence lists
 NBSP = "\u00a0"
-UNIT = re.compile(r"(?<=[\d±]) (?=[%±\d])|(?<=\+-) (?=\d)|(?<=\d) (?=\+-)")  # between a number and its unit or error
+# between a number and its unit or error
+UNIT = re.compile(r"(?<=[\d±]) (?=[%±\d])|(?<=\+-) (?=\d)|(?<=\d) (?=\+-)")
 # What stands for a character that an encoding lacks.
-PLAIN = {"–": "-", "—": "-", "−": "-", "·": "-", "…": "...", "±": "+-", "×": "x", "→": "->", "─": "-", "━": "=",
-         "“": '"', "”": '"', "✓": "+", "✗": "x", NBSP: " ", "\u202f": " "}  # fmt: skip
-# What a terminal obeys, what turns the order of letters, and what nobody sees: control, bidirectional and zero-width
-# characters, lone surrogates and blank letters. Joiners and variants are part of Persian, of Hindi and of many emoji.
+PLAIN = {
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "·": "-",
+    "…": "...",
+    "±": "+-",
+    "×": "x",
+    "→": "->",
+    "─": "-",
+    "━": "=",
+    "“": '"',
+    "”": '"',
+    "✓": "+",
+    "✗": "x",
+    NBSP: " ",
+    "\u202f": " ",
+}
+# What a terminal obeys, what turns the order of letters, and what nobody sees: control,
+# bidirectional and zero-width characters, lone surrogates and blank letters. Joiners and variants
+# are part of Persian, of Hindi and of many emoji.
 HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]|(?<![^\\sA-Za-z\xc0-\u024f\u200b-\u206f])[\u200c\u200d\ufe00-\ufe0f]"
     "|[\u200c\u200d](?![^\x00-\u024f\u200b-\u206f])"
 )
-# Where a spreadsheet takes a cell for a formula, unless it is a number; and an apostrophe that keeps it from that.
-FORMULA, NUMBER = re.compile("'*[=+\\-@＝＋－＠\t\r\n]"), re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
+# Where a spreadsheet takes a cell for a formula, unless it is a number; and an apostrophe that
+# keeps it from that.
+FORMULA = re.compile("'*[=+\\-@＝＋－＠\t\r\n]")
+NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 
 
 def shown(text: str, keep: str = "") -> str:
-    """With escapes such as \\x1b in place of what is ``HIDDEN``, but for the characters of ``keep``."""
+    """With escapes such as \\x1b in place of what is ``HIDDEN``, but for the characters of
+    ``keep``.
+    """
     return HIDDEN.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
 def csv_cell(text: str) -> str:
-    """The text of a cell in a CSV file: no spreadsheet takes it for a formula, and ``csv_text`` gives the text back."""
+    """The text of a cell in a CSV file: no spreadsheet takes it for a formula, and ``csv_text``
+    gives the text back.
+    """
     return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 
@@ -47,15 +76,33 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     """Replace what cannot be encoded by something like it, or by question marks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
+    return (
+        "".join(PLAIN.get(character, "?") for character in error.object[error.start : error.end]),
+        error.end,
+    )
 
 
 codecs.register_error("safecl.plain", _replaced)
 
 
+def as_json(value: Any, *, ascii: bool = False, indent: int | None = None) -> str:
+    """JSON, which has no word for a number that is not finite: that is a fault of whoever has made
+    it.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=ascii, indent=indent, allow_nan=False)
+    except ValueError as error:
+        raise SafeclError("number.not-finite") from error
+
+
 def counted(number: int, one: str, several: str = "") -> str:
-    """ "1 class" or "3,000 classes"; ``several``: the plural, where it does not end in s or sses."""
-    return f"{number:,} {one if number == 1 else several or one + ('es' if one.endswith('s') else 's')}"
+    """ "1 class" or "3,000 classes"; ``several``: the plural, where it does not end in s or
+    sses.
+    """
+    return (
+        f"{number:,}"
+        f" {one if number == 1 else several or one + ('es' if one.endswith('s') else 's')}"
+    )
 
 
 def slug(text: str) -> str:
@@ -69,21 +116,27 @@ def plain(text: str) -> str:
 
 
 def spelt(text: str, encoding: str | None) -> str:
-    """The text as it can be shown, what ``encoding`` lacks replaced by something like it; done before a layout."""
+    """The text as it can be shown, what ``encoding`` lacks replaced by something like it; done
+    before a layout.
+    """
     known = encoding or "utf-8"
     parts = shown(text, keep="\n").split(NBSP)
     return NBSP.join(part.encode(known, "safecl.plain").decode(known) for part in parts)
 
 
 def text_for(console: "Console", text: str, style: str = "") -> "Text":
-    """Text in the console's encoding, with usual spaces; it is broken inside a word only where it must be."""
+    """Text in the console's encoding, with usual spaces; it is broken inside a word only where it
+    must be.
+    """
     from rich.text import Text
 
     return Text(plain(spelt(text, console.encoding)), style=style, overflow="fold")
 
 
 def print_sentence(console: "Console", text: str, style: str = "") -> None:
-    """Print a sentence in lines of whole words, however long; a number stays with its unit and its error."""
+    """Print a sentence in lines of whole words, however long; a number stays with its unit and its
+    error.
+    """
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -93,7 +146,8 @@ def print_sentence(console: "Console", text: str, style: str = "") -> None:
         for gap, word in re.findall(r"( *)([^ ]+)", paragraph):
             if line and cell_len(line + gap + word) > console.width:
                 lines.append(line)
-                gap, line = "", ""
+                gap = ""
+                line = ""
             line += gap + word
         lines.append(line)
     console.print(Text(plain("\n".join(lines)), style=style), soft_wrap=True)

@@ -1,4 +1,6 @@
-"""Processors, and working memory on the host or a device: what is free, what a piece of work took or may take."""
+"""Processors, and working memory on the host or a device: what is free, what a piece of work took
+or may take.
+"""
 
 import contextlib
 import math
@@ -20,17 +22,20 @@ def cores() -> int:
 
 
 class Bounded(TorchDispatchMode):
-    """Raises ``sentence`` before tensors of more than ``most`` numbers in all are made; copies do not count."""
+    """Raises ``error`` before tensors of more than ``most`` numbers in all are made; copies do
+    not count.
+    """
 
-    def __init__(self, most: int, sentence: str) -> None:
+    def __init__(self, most: int, error: SafeclError) -> None:
         super().__init__()
-        self.left, self.sentence = most, sentence
+        self.left = most
+        self.error = error
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if names := _names_where_sized(func):
             self.left -= math.prod(dict(zip(names, args, strict=False), **kwargs or {})["size"])
             if self.left < 0:
-                raise SafeclError(self.sentence)
+                raise self.error
         return func(*args, **kwargs or {})
 
 
@@ -38,7 +43,11 @@ class Bounded(TorchDispatchMode):
 def _names_where_sized(func: Any) -> tuple[str, ...]:
     """The arguments of an operator that makes a tensor of a given ``size``; none of any other."""
     names = tuple(argument.name for argument in func._schema.arguments)
-    return names if "size" in names and not any(made.alias_info for made in func._schema.returns) else ()
+    return (
+        names
+        if "size" in names and not any(made.alias_info for made in func._schema.returns)
+        else ()
+    )
 
 
 def free_memory(device: torch.device) -> int:
@@ -50,7 +59,9 @@ def free_memory(device: torch.device) -> int:
 
 
 def free_on_host(root: Path = Path("/")) -> int:
-    """Bytes available to this process: the least of what the machine has and what its control groups allow."""
+    """Bytes available to this process: the least of what the machine has and what its control
+    groups allow.
+    """
     least = int(psutil.virtual_memory().available)
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -59,20 +70,31 @@ def free_on_host(root: Path = Path("/")) -> int:
 
 
 def _left_in_groups(least: int, top: Path, controllers: str, path: str) -> int:
-    """Bytes that a control group (a container, a batch job) and those around it have left, if less than ``least``."""
+    """Bytes that a control group (a container, a batch job) and those around it have left, if less
+    than ``least``.
+    """
     if not controllers:  # version 2
-        limit, used, cached = "memory.max", "memory.current", "inactive_file"
+        limit = "memory.max"
+        used = "memory.current"
+        cached = "inactive_file"
     elif "memory" in controllers.split(","):
         top = top / "memory"
-        limit, used, cached = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+        limit = "memory.limit_in_bytes"
+        used = "memory.usage_in_bytes"
+        cached = "total_inactive_file"
     else:
         return least
-    for group in (top / path.lstrip("/"), *(top / path.lstrip("/")).parents)[: len(Path(path).parts)]:
-        with contextlib.suppress(OSError, ValueError):  # no such group in this container, or no limit
+    for group in (top / path.lstrip("/"), *(top / path.lstrip("/")).parents)[
+        : len(Path(path).parts)
+    ]:
+        # no such group in this container, or no limit
+        with contextlib.suppress(OSError, ValueError):
             left = int((group / limit).read_text()) - int((group / used).read_text())
             if left < least:
-                most, least = least, left
-                least = min(most, left + _value(group / "memory.stat", cached))  # cached files can be given up
+                most = least
+                least = left
+                # cached files can be given up
+                least = min(most, left + _value(group / "memory.stat", cached))
     return least
 
 
@@ -89,12 +111,15 @@ def reset_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with contextlib.suppress(OSError):  # writing 5 resets the high-water mark of Linux; other systems have no such file
+    # writing 5 resets the high-water mark of Linux; other systems have no such file
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak(device: torch.device) -> int:
-    """Bytes: of the device's own memory, or of this process where it has none (what it uses now, outside Linux)."""
+    """Bytes: of the device's own memory, or of this process where it has none (what it uses now,
+    outside Linux).
+    """
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     with contextlib.suppress(OSError, ValueError):

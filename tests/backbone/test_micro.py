@@ -39,14 +39,19 @@ def test_its_weights_fit_12_megabytes_in_half_precision(vit: VisionTransformer) 
 
 
 def test_a_picture_gives_the_same_feature_alone_and_in_a_batch(vit: VisionTransformer) -> None:
-    pictures, precise = torch.rand(5, 3, micro.SIZE, micro.SIZE).double(), copy.deepcopy(vit).double()
+    pictures = torch.rand(5, 3, micro.SIZE, micro.SIZE).double()
+    precise = copy.deepcopy(vit).double()
     with torch.no_grad():
-        torch.testing.assert_close(precise(pictures)[2:3], precise(pictures[2:3]), rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            precise(pictures)[2:3], precise(pictures[2:3]), rtol=0, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("stride", [8, 16, 32])
 def test_the_stem_divides_by_its_stride(stride: int) -> None:
-    vit = timm.create_model("safecl_micro", patch_size=stride, embed_dim=32, depth=1, num_heads=2, width=8)
+    vit = timm.create_model(
+        "safecl_micro", patch_size=stride, embed_dim=32, depth=1, num_heads=2, width=8
+    )
     assert vit.patch_embed(torch.rand(1, 3, 64, 64)).shape == (1, (64 // stride) ** 2, 32)
 
 
@@ -57,13 +62,18 @@ def test_it_can_be_built_for_another_picture_size() -> None:
     assert vit(torch.rand(1, 3, 64, 64)).shape == (1, vit.embed_dim)
 
 
-@pytest.mark.parametrize(("shorter", "size"), [(32, 64), (64, 64), (95, 64), (96, 128), (128, 128), (2000, 128)])
+@pytest.mark.parametrize(
+    ("shorter", "size"), [(32, 64), (64, 64), (95, 64), (96, 128), (128, 128), (2000, 128)]
+)
 def test_the_size_for_photographs_is_chosen_from_half_way_up(shorter: int, size: int) -> None:
     assert micro.sized(BackboneSettings(), shorter)[0].image_size == size
 
 
 def test_a_size_that_is_given_or_another_backbone_is_left_alone() -> None:
-    for settings in (BackboneSettings(image_size=64), BackboneSettings(name="vit_tiny_patch16_224")):
+    for settings in (
+        BackboneSettings(image_size=64),
+        BackboneSettings(name="vit_tiny_patch16_224"),
+    ):
         assert micro.sized(settings, 2000) == (settings, None)
 
 

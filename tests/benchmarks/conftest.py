@@ -12,8 +12,11 @@ from PIL import Image
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six classes that differ in brightness, five pictures each for training and three for tests."""
-    place, random = tmp_path_factory.mktemp("pictures"), np.random.RandomState(0)
+    """Six classes that differ in brightness, five pictures each for training and three for
+    tests.
+    """
+    place = tmp_path_factory.mktemp("pictures")
+    random = np.random.RandomState(0)
     for part, each in (("train", 5), ("test", 3)):
         for c in range(6):
             (place / part / f"class{c}").mkdir(parents=True)
@@ -28,8 +31,21 @@ def options(folder: Path) -> Callable[..., argparse.Namespace]:
     """The options of the benchmarks of cells: four classes, two in a session, unless ``given``."""
 
     def make(**given: Any) -> argparse.Namespace:
-        usual = {"protocol": "class", "first": None, "step": 2, "classes": 4, "each": 4, "tested": 2}
-        usual |= {"keep_split": False, "backbone": None, "weights": None, "image_size": None, "pet": "ssf"}
+        usual = {
+            "protocol": "class",
+            "first": None,
+            "step": 2,
+            "classes": 4,
+            "each": 4,
+            "tested": 2,
+        }
+        usual |= {
+            "keep_split": False,
+            "backbone": None,
+            "weights": None,
+            "image_size": None,
+            "pet": "ssf",
+        }
         usual |= {"every": 0, "no_ranpac": False}
         return argparse.Namespace(**{"folder": folder, "words": [], **usual, **given})
 

@@ -19,8 +19,10 @@ Options = Callable[..., argparse.Namespace]
 def test_both_methods_learn_the_same_pictures(options: Options) -> None:
     words = ["train.epochs=4", "ridge.size=50", "device=cpu"]
     line = first_session.turn(options(first=4, classes=None, words=words), 0)
-    safe, ranpac = line["safe"], line["ranpac"]
+    safe = line["safe"]
+    ranpac = line["ranpac"]
     assert safe["pictures"] == ranpac["pictures"] == 16
     assert {"pilot1", "pilot2", "slow"} <= safe.keys() and "ranpac" in ranpac
-    assert 1.5 < safe["steps"] / ranpac["steps"] < 3  # two pilots of three quarters on one half of the classes
+    # two pilots of three quarters on one half of the classes
+    assert 1.5 < safe["steps"] / ranpac["steps"] < 3
     assert line["ratio"] > 0

@@ -1,4 +1,6 @@
-"""The benchmark of the methods counts what the network computes, and a method that fails stops no other."""
+"""The benchmark of the methods counts what the network computes, and a method that fails stops no
+other.
+"""
 
 import csv
 import sys
@@ -18,23 +20,45 @@ import methods
 
 pytestmark = pytest.mark.slow  # run once before a release: a benchmark is no part of the package
 
-WORDS = ["--device", "cpu", "--classes", "2", "--sessions", "2", "--each", "3", "--epochs", "1", "--batch", "4",
-         "--times", "1", "ridge.size=40"]  # fmt: skip
+WORDS = [
+    "--device",
+    "cpu",
+    "--classes",
+    "2",
+    "--sessions",
+    "2",
+    "--each",
+    "3",
+    "--epochs",
+    "1",
+    "--batch",
+    "4",
+    "--times",
+    "1",
+    "ridge.size=40",
+]
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict], Path]:
     file = tmp_path_factory.mktemp("speed") / "methods.csv"
-    return methods.main(["--methods", "simplecil,no-such-preset,l2p", "--out", str(file), *WORDS]), file
+    return (
+        methods.main(["--methods", "simplecil,no-such-preset,l2p", "--out", str(file), *WORDS]),
+        file,
+    )
 
 
 def test_safe_comes_first_and_is_its_own_measure(table: tuple[list[dict], Path]) -> None:
     rows, _ = table
     assert [row["method"] for row in rows] == ["safe", "simplecil", "no-such-preset", "l2p"]
-    assert [rows[0][key] for key in ("ratio", "per_pass", "training_ratio")] == pytest.approx([1, 1, 1])
+    assert [rows[0][key] for key in ("ratio", "per_pass", "training_ratio")] == pytest.approx(
+        [1, 1, 1]
+    )
 
 
-def test_a_method_that_fails_says_so_and_the_others_are_measured(table: tuple[list[dict], Path]) -> None:
+def test_a_method_that_fails_says_so_and_the_others_are_measured(
+    table: tuple[list[dict], Path],
+) -> None:
     rows, _ = table
     assert rows[2]["note"].startswith("failed: UnknownName") and "seconds" not in rows[2]
     assert rows[3]["seconds"] > rows[3]["training"] > 0
@@ -55,23 +79,30 @@ def test_a_session_without_training_is_one_pass_a_picture(table: tuple[list[dict
     assert row["graph"] == "no training" and "training_ratio" not in row
 
 
-def test_training_counts_forward_and_backward_passes_of_every_step(table: tuple[list[dict], Path]) -> None:
-    """L2P: a query and a longer prompted pass, and a backward pass without the frozen stem, for 6 pictures."""
-    row, backbone = table[0][3], load_backbone("safecl_micro")
+def test_training_counts_forward_and_backward_passes_of_every_step(
+    table: tuple[list[dict], Path],
+) -> None:
+    """L2P: a query and a longer prompted pass, and a backward pass without the frozen stem, for 6
+    pictures.
+    """
+    row = table[0][3]
+    backbone = load_backbone("safecl_micro")
     with methods.Operations() as stem, torch.no_grad():
-        backbone.vit.patch_embed(torch.zeros(1, 3, backbone.size, backbone.size))
+        backbone.network.patch_embed(torch.zeros(1, 3, backbone.size, backbone.size))
     blocks = 1 - stem.total / methods.operations_of_pass(backbone)
-    tokens = (backbone.size // backbone.vit.patch_embed.patch_size[0]) ** 2 + 1
+    tokens = (backbone.size // backbone.network.patch_embed.patch_size[0]) ** 2 + 1
     longer = blocks * (tokens + 25) / tokens
     assert row["passes"] == row["training_passes"]
-    assert row["passes"] == pytest.approx(6 * (1 + 2 * longer), rel=0.15)  # the last block follows more tokens
+    # the last block follows more tokens
+    assert row["passes"] == pytest.approx(6 * (1 + 2 * longer), rel=0.15)
     assert row["graph"] == "no CUDA device (l2p)"
 
 
 @pytest.mark.parametrize("kind", ["ssf", "adapter", "full"])
 def test_operations_are_those_of_torchs_own_counter(kind: str) -> None:
     backbone = load_backbone("safecl_micro")
-    learner, images = Learner(backbone, pet_settings(kind)).train(), torch.rand(2, 3, backbone.size, backbone.size)
+    learner = Learner(backbone, pet_settings(kind)).train()
+    images = torch.rand(2, 3, backbone.size, backbone.size)
     with methods.Operations() as mine:
         learner.features(images).sum().backward()
     with FlopCounterMode(display=False) as theirs:
@@ -80,14 +111,26 @@ def test_operations_are_those_of_torchs_own_counter(kind: str) -> None:
 
 
 def test_the_reference_is_the_line_through_both_sessions_of_safe() -> None:
-    one, two = (methods.Measured(seconds, 0, passes, 0, [], {}) for seconds, passes in ((3, 10), (5, 20)))
-    assert [methods.seconds_for(passes, [one, two]) for passes in (0, 10, 20, 30)] == pytest.approx([1, 3, 5, 7])
+    one, two = (
+        methods.Measured(seconds, 0, passes, 0, [], {}) for seconds, passes in ((3, 10), (5, 20))
+    )
+    assert [methods.seconds_for(passes, [one, two]) for passes in (0, 10, 20, 30)] == pytest.approx(
+        [1, 3, 5, 7]
+    )
     assert methods.seconds_for(100, [two, one]) == pytest.approx(21)
-    assert methods.seconds_for(5, [one, methods.Measured(2, 0, 20, 0, [], {})]) == 3  # noise: no falling line
+    # noise: no falling line
+    assert methods.seconds_for(5, [one, methods.Measured(2, 0, 20, 0, [], {})]) == 3
 
 
 def test_what_is_not_recorded_is_named_with_its_cause() -> None:
-    good, bad = methods.Steps(1, "slow", recorded=2), methods.Steps(2, "fast", cause="a sync")
+    good = methods.Steps(1, "slow", recorded=2)
+    bad = methods.Steps(2, "fast", cause="a sync")
     assert methods.recording([good]) == "recorded"
-    assert methods.recording([good, bad, methods.Steps(3, "head", cause="a sync")]) == "a sync (fast, head)"
-    assert methods.recording([methods.Steps(1, "short")]) == "no shape of its inputs came twice (short)"
+    assert (
+        methods.recording([good, bad, methods.Steps(3, "head", cause="a sync")])
+        == "a sync (fast, head)"
+    )
+    assert (
+        methods.recording([methods.Steps(1, "short")])
+        == "no shape of its inputs came twice (short)"
+    )

@@ -25,10 +25,15 @@ SHAPE = {"embed_dim": 48, "depth": 2, "num_heads": 2, "width": 12, "residual": [
 
 
 def patterns(random: np.random.Generator) -> list[np.ndarray]:
-    """One of each class, (64, 64) in [-1, 1]; a mirror image or a crop of a pattern is the same pattern."""
-    x, y = np.meshgrid(np.arange(64) - random.uniform(16, 48), np.arange(64) - random.uniform(16, 48))
+    """One of each class, (64, 64) in [-1, 1]; a mirror image or a crop of a pattern is the same
+    pattern.
+    """
+    x, y = np.meshgrid(
+        np.arange(64) - random.uniform(16, 48), np.arange(64) - random.uniform(16, 48)
+    )
     k = 2 * np.pi / random.uniform(9, 13)
-    rings, rays = np.hypot(x, y), np.arctan2(y, x)
+    rings = np.hypot(x, y)
+    rays = np.arctan2(y, x)
     return [
         np.sin(k * x),
         np.sin(k * y),
@@ -46,17 +51,31 @@ def write_pictures(folder: Path, each: int, seed: int) -> Path:
     for i in range(each):
         for c, pattern in enumerate(patterns(random)):
             one, other = random.uniform(0, 255, (2, 3))
-            picture = one + (pattern[..., None] > 0) * (other - one) + random.normal(0, 15, (64, 64, 3))
+            picture = (
+                one + (pattern[..., None] > 0) * (other - one) + random.normal(0, 15, (64, 64, 3))
+            )
             (folder / f"c{c}").mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8)).save(folder / f"c{c}" / f"{i}.png")
+            Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8)).save(
+                folder / f"c{c}" / f"{i}.png"
+            )
     return folder
 
 
 def write_teacher(file: Path) -> Path:
     """A random ViT with blocks of the student's shape."""
-    shape = {"embed_dim": SHAPE["embed_dim"], "depth": SHAPE["depth"], "num_heads": SHAPE["num_heads"], "img_size": 112}
+    shape = {
+        "embed_dim": SHAPE["embed_dim"],
+        "depth": SHAPE["depth"],
+        "num_heads": SHAPE["num_heads"],
+        "img_size": 112,
+    }
     vit = timm.create_model("vit_tiny_patch16_224", num_classes=0, **shape)
-    facts = {"timm_model": "vit_tiny_patch16_224", "create_kwargs": json.dumps(shape), "mean": "0,0,0", "std": "1,1,1"}
+    facts = {
+        "timm_model": "vit_tiny_patch16_224",
+        "create_kwargs": json.dumps(shape),
+        "mean": "0,0,0",
+        "std": "1,1,1",
+    }
     save_file(vit.state_dict(), file, facts)
     return file
 
@@ -84,9 +103,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
         "--shots": 10,
         "--device": "cpu",
     }
-    command = [sys.executable, str(SCRIPT), *(str(part) for pair in options.items() for part in pair)]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        *(str(part) for pair in options.items() for part in pair),
+    ]
     env = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1] / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=env, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     return folder / "micro.safetensors", json.loads(done.stdout.splitlines()[-1])
 
@@ -101,7 +126,12 @@ def test_the_figures_are_measured_at_both_sizes(run: tuple[Path, dict]) -> None:
     figures = run[1]["figures"]
     assert set(figures["64"]) == {"characters", "glyphs", "pictures"}
     assert set(figures["128"]) == {"pictures"}  # drawings have 64 pixels
-    assert all(0 <= value <= 1 for some in figures.values() for pair in some.values() for value in pair.values())
+    assert all(
+        0 <= value <= 1
+        for some in figures.values()
+        for pair in some.values()
+        for value in pair.values()
+    )
 
 
 def test_the_file_is_the_network_the_package_builds(run: tuple[Path, dict]) -> None:
@@ -111,7 +141,7 @@ def test_the_file_is_the_network_the_package_builds(run: tuple[Path, dict]) -> N
     assert all(value.dtype == torch.float16 for value in load_file(file).values())
     for size in (64, 128):
         backbone = load_backbone(BackboneSettings(weights=str(file), image_size=size))
-        assert backbone.vit.forward_features(torch.rand(2, 3, size, size)).isfinite().all()
+        assert backbone.network.forward_features(torch.rand(2, 3, size, size)).isfinite().all()
     assert [float(v) for v in facts["mean"].split(",")] == list(micro.MEAN)
     assert not list(file.parent.glob("*.partial"))
 
@@ -120,7 +150,9 @@ def test_folding_batchnorm_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     networks = pytest.importorskip("pretrain_networks")
     blocks = {key: SHAPE[key] for key in ("embed_dim", "depth", "num_heads")}
-    student = networks.Student(SHAPE, timm.create_model("vit_tiny_patch16_224", num_classes=0, **blocks), 2, 2)
+    student = networks.Student(
+        SHAPE, timm.create_model("vit_tiny_patch16_224", num_classes=0, **blocks), 2, 2
+    )
     for module in student.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             torch.nn.init.normal_(module.running_mean)
@@ -128,4 +160,6 @@ def test_folding_batchnorm_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
             torch.nn.init.uniform_(module.weight, 0.5, 2)
     x = torch.randn(2, 3, 128, 128)
     expected = student.eval().vit.forward_features(x)
-    torch.testing.assert_close(networks.plain(student).forward_features(x), expected, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        networks.plain(student).forward_features(x), expected, rtol=1e-3, atol=1e-4
+    )

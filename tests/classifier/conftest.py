@@ -9,8 +9,12 @@ from safecl.classifier.classifier import ContinualClassifier
 
 
 @pytest.fixture(scope="session")
-def taught(new_model: Callable[..., ContinualClassifier], lesson: Callable[..., Any]) -> ContinualClassifier:
-    """SAFE after two sessions, abcd and ef; what changes it is done to ``ContinualClassifier.of(taught._fitted)``."""
+def taught(
+    new_model: Callable[..., ContinualClassifier], lesson: Callable[..., Any]
+) -> ContinualClassifier:
+    """SAFE after two sessions, abcd and ef; what changes it is done to
+    ``ContinualClassifier.of(taught._fitted)``.
+    """
     model = new_model()
     model.learn(*lesson("abcd"))
     model.learn(*lesson("ef"))

@@ -1,12 +1,15 @@
-"""Model files that were damaged, or made to lie: one builder of them, and the sentence that each must give.
+"""Model files that were damaged, or made to lie: one builder of them, and the error that each must
+give.
 
-A ``Draft`` is a good file taken apart. A mutation changes it; what is then written has digests that are right again,
-unless ``sealed`` is false, so that what must be found is found by the check that is meant.
+A ``Draft`` is a good file taken apart. A mutation changes it; what is then written has digests that
+are right again, unless ``sealed`` is false, so that what must be found is found by the check that
+is meant.
 """
 
 import copy
 import hashlib
 import json
+import re
 import struct
 import warnings
 import zipfile
@@ -18,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from safecl.classifier.store import HEADER, SEAL, ModelFile
+from safecl.classifier.modelfile.store import HEADER, SEAL, ModelFile
 from safecl.engine.checkpoint import copied, decode, encode
 
 Json = dict[str, Any]
@@ -30,7 +33,9 @@ def blake(data: bytes) -> str:
 
 @dataclass
 class Draft:
-    """What a hostile file is made of: ``text`` in place of the header, ``patch`` of its bytes, ``extra`` members."""
+    """What a hostile file is made of: ``text`` in place of the header, ``patch`` of its bytes,
+    ``extra`` members.
+    """
 
     header: Json
     members: dict[str, bytes]
@@ -69,7 +74,9 @@ class Draft:
                     header["members"][name] = {"size": len(data), "digest": blake(data)}
         text = self.text or json.dumps(header, ensure_ascii=False).encode()
         with zipfile.ZipFile(path, "w") as archive:
-            inside = [(f"{header.get('state')}/{name}", data) for name, data in self.members.items()]
+            inside = [
+                (f"{header.get('state')}/{name}", data) for name, data in self.members.items()
+            ]
             for name, data in [*inside, *self.extra, (HEADER, text)]:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)  # of a name that is there twice
@@ -172,7 +179,9 @@ def larger_before(draft: Draft) -> None:
 
 def of_another_type_before(draft: Draft) -> None:
     def change(tensors: dict[str, Any]) -> None:
-        name = next(name for name, rows in tensors.items() if rows.is_floating_point() and "/" not in name)
+        name = next(
+            name for name, rows in tensors.items() if rows.is_floating_point() and "/" not in name
+        )
         tensors[name] = tensors[name].double()
 
     draft.change("undo_0.safetensors", change)
@@ -193,174 +202,264 @@ def one_class_less(draft: Draft) -> None:
 
 
 HUGE = (0xFFFFFFF0).to_bytes(4, "little")
-CHANGED = "was changed after safecl wrote it"
-HEADER_DAMAGED, MISFIT = r"The header of the model \S+ is damaged \({}", r"do not fit together \({}"
-FOREIGN = r"is no model file of safecl, or it is damaged \({}"
-# Found when the file is opened, before any member is read: the whole of a mutation, and the sentence it must give.
-AT_THE_DOOR: dict[str, tuple[Mutation, str]] = {
-    "empty": (puts("patch", lambda _: b""), FOREIGN.format("file is not a zip file")),
-    "a text": (puts("patch", lambda _: b"a text" * 99), FOREIGN.format("file is not a zip file")),
-    "truncated": (puts("patch", lambda data: data[: len(data) // 2]), FOREIGN.format("file is not a zip file")),
+Told = tuple[str, dict[str, re.Pattern[str]]]
+
+
+def told(code: str, **fields: str) -> Told:
+    """The code of an error, and what its fields begin with."""
+    return code, {key: re.compile(f"^{start}") for key, start in fields.items()}
+
+
+CHANGED = told("model.header.changed")
+
+
+def damaged(reason: str) -> Told:
+    return told("model.header.damaged", reason=reason)
+
+
+def misfit(reason: str) -> Told:
+    return told("model.parts.misfit", reason=reason)
+
+
+def foreign(reason: str) -> Told:
+    return told("model.foreign", reason=reason)
+
+
+# Found when the file is opened, before any member is read: the whole of a mutation, and the
+# error it must give.
+AT_THE_DOOR: dict[str, tuple[Mutation, Told]] = {
+    "empty": (puts("patch", lambda _: b""), foreign("file is not a zip file")),
+    "a text": (puts("patch", lambda _: b"a text" * 99), foreign("file is not a zip file")),
+    "truncated": (
+        puts("patch", lambda data: data[: len(data) // 2]),
+        foreign("file is not a zip file"),
+    ),
     "bytes behind it": (
         puts("patch", lambda data: data + b"more"),
-        FOREIGN.format("there is something behind its end"),
+        foreign("there is something behind its end"),
     ),
-    "bytes before it": (puts("patch", lambda data: b"more" + data), FOREIGN.format("there is something before")),
+    "bytes before it": (
+        puts("patch", lambda data: b"more" + data),
+        foreign("there is something before"),
+    ),
     "a foreign zip": (
         puts("patch", lambda data: data.replace(HEADER.encode(), b"other.json")),
-        FOREIGN.format("there is no model.json"),
+        foreign("there is no model.json"),
     ),
-    "deflated": (puts("method", zipfile.ZIP_DEFLATED), FOREIGN.format(r"\S+ is compressed")),
-    "LZMA": (puts("method", zipfile.ZIP_LZMA), FOREIGN.format(r"\S+ is compressed")),
-    "encrypted": (puts("patch", directory(8, b"\x01")), FOREIGN.format(r"\S+ is encrypted")),
-    "4 GB declared in the directory": (puts("patch", directory(20, HUGE + HUGE)), FOREIGN.format("")),
+    "deflated": (puts("method", zipfile.ZIP_DEFLATED), foreign(r"\S+ is compressed")),
+    "LZMA": (puts("method", zipfile.ZIP_LZMA), foreign(r"\S+ is compressed")),
+    "encrypted": (puts("patch", directory(8, b"\x01")), foreign(r"\S+ is encrypted")),
+    "4 GB declared in the directory": (
+        puts("patch", directory(20, HUGE + HUGE)),
+        foreign(""),
+    ),
     "4 GB declared in the header": (
         unsealed(lambda draft: draft.header["members"]["predict.safetensors"].update(size=1 << 32)),
         CHANGED,
     ),
-    "a member twice": (twice, FOREIGN.format(r"\S+ is in it twice")),
+    "a member twice": (twice, foreign(r"\S+ is in it twice")),
     "one more member": (
         lambda draft: draft.extra.append(("more.bin", b"x")),
-        FOREIGN.format("its members are not those"),
+        foreign("its members are not those"),
     ),
-    "a member less": (dropped("kept.safetensors"), FOREIGN.format("its members are not those")),
-    "members of another state": (moved, FOREIGN.format("its members are not those")),
+    "a member less": (dropped("kept.safetensors"), foreign("its members are not those")),
+    "members of another state": (moved, foreign("its members are not those")),
     "format 1": (
         sets("format", 1),
-        r"has the format 1 of an early safecl \(\S+\), which is no longer read; teach a new",
+        told("model.earlier", format="1$", version=r"\S+$"),
     ),
-    "format true": (sets("format", True), HEADER_DAMAGED.format("it does not say its format")),
-    "a newer format": (sets("format", 99), r"was written by a newer safecl \(\S+\); update"),
-    "no JSON": (puts("text", b"{"), HEADER_DAMAGED.format("Expecting property name")),
-    "a list": (puts("text", b"[2]"), HEADER_DAMAGED.format("it does not say its format")),
+    "format true": (sets("format", True), damaged("it does not say its format")),
+    "a newer format": (sets("format", 99), told("model.newer", version=r"\S+$")),
+    "no JSON": (puts("text", b"{"), damaged("Expecting property name")),
+    "a list": (puts("text", b"[2]"), damaged("it does not say its format")),
     "nested JSON": (
         puts("text", b'{"format":' + b"[" * 100_000),
-        HEADER_DAMAGED.format("its lists are nested too deeply"),
+        damaged("its lists are nested too deeply"),
     ),
     "nested settings": (
         sets("settings.method.name", json.loads("[" * 50 + "]" * 50)),
-        "There is no method",
+        told("model.settings.unreadable", error="There is no method"),
     ),
-    "a key twice": (puts("text", b'{"format": 7, "format": 7}'), HEADER_DAMAGED.format("a key is there twice")),
+    "a key twice": (
+        puts("text", b'{"format": 7, "format": 7}'),
+        damaged("a key is there twice"),
+    ),
     "a number of a million digits": (
         puts("text", b'{"format": ' + b"9" * 10**6 + b"}"),
-        HEADER_DAMAGED.format("Exceeds the limit"),
+        damaged("Exceeds the limit"),
     ),
     "a header of 65 MiB": (
         lambda draft: puts("text", b" " * (65 << 20))(draft),
-        FOREIGN.format("model.json has more than 67,108,864 bytes"),
+        foreign("model.json has more than 67,108,864 bytes"),
     ),
     "a changed name of a class": (unsealed(sets("classes.0", "other")), CHANGED),
     "an altered seed": (unsealed(sets("settings.seed", 1)), CHANGED),
     "NaN as the temperature": (
         sets("calibration.temperature", float("nan")),
-        HEADER_DAMAGED.format("calibration.temperature: Input should be a finite number"),
+        damaged("calibration.temperature: Input should be a finite number"),
     ),
     "an infinite score": (
         sets("calibration.scores.0.0", float("-inf")),
-        HEADER_DAMAGED.format(".*finite number"),
+        damaged(".*finite number"),
     ),
     "a whole number of 90 bits": (
         sets("calibration.slope", 1 << 90),
-        HEADER_DAMAGED.format("calibration.slope: "),
+        damaged("calibration.slope: "),
     ),
-    "a temperature of 0": (sets("calibration.temperature", 0.0), HEADER_DAMAGED.format("calibration.temperature: ")),
+    "a temperature of 0": (
+        sets("calibration.temperature", 0.0),
+        damaged("calibration.temperature: "),
+    ),
     "scores in another order": (
         sets("calibration.scores.0", [2, 1]),
-        HEADER_DAMAGED.format("calibration: scores are"),
+        damaged("calibration: scores are"),
     ),
     "a class twice": (
         lambda draft: draft.set("classes.1", draft.header["classes"][0]),
-        HEADER_DAMAGED.format("classes: a name is there twice"),
+        damaged("classes: a name is there twice"),
     ),
-    "classes that read alike": (sets("classes.1", "A"), HEADER_DAMAGED.format(r".*differ only in spelling")),
+    "classes that read alike": (
+        sets("classes.1", "A"),
+        damaged(r".*differ only in spelling"),
+    ),
     "a class with a control character": (
         sets("classes.1", "a\x1b[31m"),
-        HEADER_DAMAGED.format(r"classes\.1: The class name"),
+        damaged(r"classes\.1: The class name"),
     ),
-    "a million classes": (a_million_classes, HEADER_DAMAGED.format("classes: List should have at most 100000 items")),
-    "an unknown method": (sets("settings.method.name", "saif"), "There is no method 'saif'"),
-    "an unknown setting": (sets("settings.method.trust", 0.2), "method.trust.*A newer safecl may have made it"),
-    "a setting of another type": (sets("settings.seed", "0"), HEADER_DAMAGED.format("settings.seed: ")),
+    "a million classes": (
+        a_million_classes,
+        damaged("classes: List should have at most 100000 items"),
+    ),
+    "an unknown method": (
+        sets("settings.method.name", "saif"),
+        told("model.settings.unreadable", error="There is no method 'saif'"),
+    ),
+    "an unknown setting": (
+        sets("settings.method.trust", 0.2),
+        told("model.settings.unreadable", error=".*method.trust"),
+    ),
+    "a setting of another type": (
+        sets("settings.seed", "0"),
+        damaged("settings.seed: "),
+    ),
     "a huge setting": (
         sets("settings.train.batch_size", 1 << 40),
-        "train.batch_size=1099511627776 is more than a model can have",
+        told("model.settings.unreadable", error="train.batch_size=1099511627776 is more than"),
     ),
     "settings that take 400 TB": (
         sets("settings.method.ridge.size", 10_000_000),
-        r"method.ridge.size=10000000 is more than a model can have \(65,536\)",
+        told("model.settings.unreadable", error=r"method.ridge.size=10000000 is .* \(65,536\)"),
     ),
-    "a huge input": (sets("backbone.size", 1 << 20), HEADER_DAMAGED.format("backbone.size: ")),
-    "a session too many": (sets("chain", ["0" * 12]), HEADER_DAMAGED.format("chain: ")),
-    "an unknown step": (sets("history.0.what", "steal"), HEADER_DAMAGED.format("history.0: ")),
+    "a huge input": (sets("backbone.size", 1 << 20), damaged("backbone.size: ")),
+    "a session too many": (sets("chain", ["0" * 12]), damaged("chain: ")),
+    "an unknown step": (sets("history.0.what", "steal"), damaged("history.0: ")),
 }
 # Found when predictions read their member.
-IN_PREDICTIONS: dict[str, tuple[Mutation, str]] = {
+IN_PREDICTIONS: dict[str, tuple[Mutation, Told]] = {
     "swapped members": (
         unsealed(swapped("predict.safetensors", "learn.safetensors")),
-        FOREIGN.format("its members are not those"),
+        foreign("its members are not those"),
     ),
-    "a changed number": (unsealed(flipped("predict.safetensors")), "is damaged in predict.safetensors, or was changed"),
-    "members of another kind": (swapped("predict.safetensors", "learn.safetensors"), "The state is not one of SAFE"),
+    "a changed number": (
+        unsealed(flipped("predict.safetensors")),
+        told("model.member.damaged", member="predict.safetensors$"),
+    ),
+    "members of another kind": (
+        swapped("predict.safetensors", "learn.safetensors"),
+        told("state.other-method", title="SAFE$"),
+    ),
     "no safetensors": (
         lambda draft: draft.members.update({"predict.safetensors": b"x" * 100}),
-        "is damaged or not one of safecl's",
+        told("state.damaged"),
     ),
     "a head of another width": (
         tensor("predict.safetensors", "w_slow.weight", lambda rows: rows.repeat(1, 2)),
-        "w_slow.weight is of another width than the features",
+        misfit("w_slow.weight is of another width than the features"),
     ),
     "NaN as a weight": (
         tensor("predict.safetensors", "ridge_slow.weight", filled(float("nan"))),
-        "ridge_slow.weight is not finite",
+        told("model.member.not-finite", tensor="ridge_slow.weight$"),
     ),
-    "an infinite weight": (tensor("predict.safetensors", ".scale", filled(float("inf"))), "is not finite"),
-    "a class more than logits": (one_more_class, MISFIT.format(r"there are 7 classes, and \w+ gives logits of \(6,\)")),
-    "a class less than logits": (one_class_less, MISFIT.format(r"there are 5 classes, and \w+ gives logits of \(6,\)")),
-    "a column less": (tensor("predict.safetensors", "ridge_fast.weight", lambda w: w[:, 1:]), MISFIT.format("")),
-    "a row less": (tensor("predict.safetensors", "ridge_slow.weight", lambda w: w[1:]), MISFIT.format("")),
+    "an infinite weight": (
+        tensor("predict.safetensors", ".scale", filled(float("inf"))),
+        told("model.member.not-finite"),
+    ),
+    "a class more than logits": (
+        one_more_class,
+        misfit(r"there are 7 classes, and \w+ gives logits of \(6,\)"),
+    ),
+    "a class less than logits": (
+        one_class_less,
+        misfit(r"there are 5 classes, and \w+ gives logits of \(6,\)"),
+    ),
+    "a column less": (
+        tensor("predict.safetensors", "ridge_fast.weight", lambda w: w[:, 1:]),
+        misfit(""),
+    ),
+    "a row less": (
+        tensor("predict.safetensors", "ridge_slow.weight", lambda w: w[1:]),
+        misfit(""),
+    ),
     "weights of three dimensions": (
         tensor("predict.safetensors", "ridge_slow.weight", lambda w: w[None]),
-        MISFIT.format(""),
+        misfit(""),
     ),
     "weights as whole numbers": (
         tensor("predict.safetensors", "ridge_slow.weight", lambda w: w.long()),
-        MISFIT.format("ridge_slow.weight is of another type"),
+        misfit("ridge_slow.weight is of another type"),
     ),
     "weights in half precision": (
         tensor("predict.safetensors", "ridge_slow.weight", lambda w: w.half()),
-        MISFIT.format("ridge_slow.weight is of another type"),
+        misfit("ridge_slow.weight is of another type"),
     ),
     "no weights": (
         lambda draft: draft.change("predict.safetensors", lambda t: t.pop("ridge_slow.weight")),
-        "(fit together|is not one of SAFE)",
+        told("state.other-method", title="SAFE$"),
     ),
     "a name too many": (
         lambda draft: draft.change("predict.safetensors", lambda t: t.update(more=torch.ones(1))),
-        "The state is not one of SAFE",
+        told("state.other-method", title="SAFE$"),
     ),
 }
 # Found when learning, forgetting or rolling back reads all of it.
-IN_LEARNING: dict[str, tuple[Mutation, str]] = {
+IN_LEARNING: dict[str, tuple[Mutation, Told]] = {
     "pictures of a class that is not there": (
         tensor("kept.safetensors", "seen/classes", filled(99)),
-        MISFIT.format("classes names a class"),
+        misfit("classes names a class"),
     ),
     "targets of a class that is not there": (
         tensor("records.safetensors", "/targets", filled(-1)),
-        MISFIT.format("targets names a class"),
+        misfit("targets names a class"),
     ),
-    "fewer rows than targets": (tensor("kept.safetensors", "targets", lambda t: t[1:]), MISFIT.format("the rows of")),
+    "fewer rows than targets": (
+        tensor("kept.safetensors", "targets", lambda t: t[1:]),
+        misfit("the rows of"),
+    ),
     "no hashes of pictures": (
         lambda draft: draft.change("kept.safetensors", lambda t: t.pop("seen/hashes")),
-        MISFIT.format("the pictures that were learned"),
+        misfit("the pictures that were learned"),
     ),
-    "hashes that are lists": (tensor("kept.safetensors", "seen/hashes", lambda t: t[:, None]), MISFIT.format("")),
-    "classes that are lists": (tensor("kept.safetensors", "seen/classes", lambda t: t[:, None]), MISFIT.format("")),
-    "NaN in what is kept": (tensor("kept.safetensors", "slow", filled(float("nan"))), "is not finite"),
-    "a changed digest of learning": (unsealed(flipped("learn.safetensors")), "is damaged in learn.safetensors"),
-    "larger before a session": (larger_before, MISFIT.format("a tensor was larger")),
-    "of another type before a session": (of_another_type_before, MISFIT.format("a tensor was of another type")),
+    "hashes that are lists": (
+        tensor("kept.safetensors", "seen/hashes", lambda t: t[:, None]),
+        misfit(""),
+    ),
+    "classes that are lists": (
+        tensor("kept.safetensors", "seen/classes", lambda t: t[:, None]),
+        misfit(""),
+    ),
+    "NaN in what is kept": (
+        tensor("kept.safetensors", "slow", filled(float("nan"))),
+        told("model.member.not-finite"),
+    ),
+    "a changed digest of learning": (
+        unsealed(flipped("learn.safetensors")),
+        told("model.member.damaged", member="learn.safetensors$"),
+    ),
+    "larger before a session": (larger_before, misfit("a tensor was larger")),
+    "of another type before a session": (
+        of_another_type_before,
+        misfit("a tensor was of another type"),
+    ),
 }
 HOSTILE = AT_THE_DOOR | IN_PREDICTIONS | IN_LEARNING
 

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
 from safecl.engine.progress import Progress
-from safecl.errors import SafeclError, Stopped
+from safecl.errors import Stopped
+from tests.conftest import raises
 
 
 class Spoken(Progress):
@@ -46,7 +47,9 @@ def test_a_stopped_lesson_of_a_list_resumes_with_the_same_pictures_alone(
         heard = Spoken()
         resumed = learn(pictures, stopped(tmp_path / sentence), progress=heard)
         assert any(text.startswith(sentence) for text in heard.said)
-        assert np.allclose(resumed.predict_proba(mine), learn(pictures).predict_proba(mine), atol=1e-6)
+        assert np.allclose(
+            resumed.predict_proba(mine), learn(pictures).predict_proba(mine), atol=1e-6
+        )
 
 
 def test_a_stopped_lesson_does_not_resume_with_other_weights_of_the_backbone(
@@ -55,16 +58,20 @@ def test_a_stopped_lesson_does_not_resume_with_other_weights_of_the_backbone(
     images, labels = lesson("ab", 6)
 
     file = tmp_path / "weights.safetensors"
-    state = load_backbone(BackboneSettings(name="test_vit", weights="random", image_size=16)).vit.state_dict()
+    state = load_backbone(
+        BackboneSettings(name="test_vit", weights="random", image_size=16)
+    ).network.state_dict()
 
     def model(scale: float) -> Any:
         save_file({key: value * scale for key, value in state.items()}, file)
         return new_model(epochs=2, settings={"backbone.weights": str(file)})
 
-    asked, heard = iter([False, False]), Spoken()
+    asked = iter([False, False])
+    heard = Spoken()
     with pytest.raises(Stopped):
         model(1.0).learn(images, labels, folder=tmp_path / "work", stop=lambda: next(asked, True))
-    resumed, fresh = model(1.5), model(1.5)
+    resumed = model(1.5)
+    fresh = model(1.5)
     resumed.learn(images, labels, folder=tmp_path / "work", progress=heard)
     fresh.learn(images, labels)
     assert heard.said[0].startswith("Another command")
@@ -75,11 +82,15 @@ def test_a_lesson_resumes_whether_its_model_was_in_memory_or_is_read_from_its_fi
     new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
 ) -> None:
     """As in a service: the model of the job before is at hand, and after a restart it is loaded."""
-    model, asked, heard = new_model(epochs=2), iter([False, False]), Spoken()
+    model = new_model(epochs=2)
+    asked = iter([False, False])
+    heard = Spoken()
     model.learn(*lesson("ab", 6))
     model.save(tmp_path / "m.safecl")
     with pytest.raises(Stopped):
-        model.learn(*lesson("cd", 6), name="x", folder=tmp_path / "work", stop=lambda: next(asked, True))
+        model.learn(
+            *lesson("cd", 6), name="x", folder=tmp_path / "work", stop=lambda: next(asked, True)
+        )
     again = type(model).load(tmp_path / "m.safecl", device="cpu")
     again.learn(*lesson("cd", 6), name="x", folder=tmp_path / "work", progress=heard)
     assert heard.said[0].startswith("Resuming")
@@ -90,9 +101,11 @@ def test_a_folder_with_files_of_somebody_else_is_refused_and_left_alone(
     name: str, new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text("[1]")
-    with pytest.raises(SafeclError, match="holds other files than those of a lesson"):
+    with raises("learn.folder.other"):
         new_model("simplecil").learn(*lesson("ab"), folder=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == "[1]"
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (
+        tmp_path / name
+    ).read_text() == "[1]"
 
 
 def test_what_another_lesson_has_begun_is_dropped_but_no_other_file(

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from safecl.classifier import answers
+from safecl.classifier.answers import snapshot
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.errors import SafeclError
 from safecl.streams.pictures.images import ArrayPictures, Transform
+from tests.conftest import raises
 
 New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
@@ -61,7 +62,8 @@ CALLS: dict[str, Callable[[ContinualClassifier, Any], Any]] = {
 def test_a_call_in_the_middle_of_which_the_model_changes_answers_as_before(
     call: str, seam: Any, taught: ContinualClassifier, lesson: Lesson
 ) -> None:
-    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdef", 8, seed=3)[0]
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    images = lesson("abcdef", 8, seed=3)[0]
     expected = CALLS[call](model, list(images))
 
     def swap() -> None:  # in another thread, which has finished when the call goes on
@@ -76,22 +78,28 @@ def test_a_call_in_the_middle_of_which_the_model_changes_answers_as_before(
 def test_the_answers_are_those_of_the_model_when_they_were_asked_for(
     taught: ContinualClassifier, lesson: Lesson
 ) -> None:
-    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdef", 8, seed=3)[0]
-    expected, asked = model.explain(images), model.answers(images)
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    images = lesson("abcdef", 8, seed=3)[0]
+    expected = model.explain(images)
+    asked = model.answers(images)
     model.rollback()
     assert list(asked) == expected != model.explain(images)
-    with pytest.raises(SafeclError, match="must be below 1"):  # when it is called, too
+    with raises("answer.share.not-below-one"):  # when it is called, too
         model.answers(images, unknown=1.5)
 
 
 def test_score_and_evaluation_use_one_model(taught: ContinualClassifier, lesson: Lesson) -> None:
-    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("ef", 8, seed=3)[0]
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    images = lesson("ef", 8, seed=3)[0]
     pictures = Read(images, lambda: None)
     pictures.labels = ["e"] * 8 + ["f"] * 8
-    expected = answers.evaluate(model._snapshot(), pictures), model.score(pictures)
+    expected = snapshot.evaluate(model._snapshot(), pictures), model.score(pictures)
     assert expected[0][0]["pictures"] == 16 and expected[1] > 0
     found = []
-    for measure in (lambda model, given: answers.evaluate(model._snapshot(), given), ContinualClassifier.score):
+    for measure in (
+        lambda model, given: snapshot.evaluate(model._snapshot(), given),
+        ContinualClassifier.score,
+    ):
         model = ContinualClassifier.of(taught._fitted, device="cpu")
         pictures.swap = model.rollback
         found.append(measure(model, pictures))
@@ -101,14 +109,17 @@ def test_score_and_evaluation_use_one_model(taught: ContinualClassifier, lesson:
 def test_answers_while_another_thread_learns_are_those_of_the_old_or_of_the_new_model(
     taught: ContinualClassifier, lesson: Lesson
 ) -> None:
-    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdefg", 2, seed=3)[0]
-    found, before = [], model.explain(images)
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    images = lesson("abcdefg", 2, seed=3)[0]
+    found = []
+    before = model.explain(images)
     barrier = threading.Barrier(2)
 
     def learn() -> None:
         barrier.wait()
         model.learn(*lesson("gh"))
-        model.fit(*lesson("ab"))  # which forgets everything, and never leaves a model that knows nothing
+        # which forgets everything, and never leaves a model that knows nothing
+        model.fit(*lesson("ab"))
 
     thread = threading.Thread(target=learn)
     thread.start()
@@ -123,7 +134,9 @@ def test_answers_while_another_thread_learns_are_those_of_the_old_or_of_the_new_
     assert found and all(one in allowed for one in found) and before in found
 
 
-def test_a_fit_that_fails_leaves_the_model_as_it_was(taught: ContinualClassifier, lesson: Lesson) -> None:
+def test_a_fit_that_fails_leaves_the_model_as_it_was(
+    taught: ContinualClassifier, lesson: Lesson
+) -> None:
     model = ContinualClassifier.of(taught._fitted, device="cpu")
     with pytest.raises(SafeclError):
         model.fit([], [])
@@ -133,21 +146,27 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(taught: ContinualClassifier
 def test_a_forked_process_predicts_and_learns_after_its_parent_has_predicted(
     taught: ContinualClassifier, lesson: Lesson
 ) -> None:
-    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdef", 8)[0]
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    images = lesson("abcdef", 8)[0]
     expected = model.predict_proba(images)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        torch.ones(600, 600) @ torch.ones(600, 600)  # large enough for both, of which the fork copies one
+        # large enough for both, of which the fork copies one
+        torch.ones(600, 600) @ torch.ones(600, 600)
         torch.ones(1 << 20).exp_()
         child = os.fork()
         if child == 0:
             found = model.predict_proba(images)
             model.learn(*lesson("gh"))
             same = np.allclose(found, expected, atol=1e-5) and torch.get_num_threads() == 1
-            same = same and not torch.backends.mkldnn.enabled  # whose threads, on ARM, torch does not limit
-            os._exit(0 if same and len(torch.ones(1 << 20).exp_()) and len(model.classes_) == 8 else 1)
-        deadline, ended = time.monotonic() + 30, (0, 0)
+            # whose threads, on ARM, torch does not limit
+            same = same and not torch.backends.mkldnn.enabled
+            os._exit(
+                0 if same and len(torch.ones(1 << 20).exp_()) and len(model.classes_) == 8 else 1
+            )
+        deadline = time.monotonic() + 30
+        ended = (0, 0)
         while ended[0] == 0 and time.monotonic() < deadline:
             time.sleep(0.05)
             ended = os.waitpid(child, os.WNOHANG)
@@ -189,5 +208,5 @@ def test_a_forked_process_says_that_it_cannot_use_the_gpu_of_its_parent(
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     assert len(model.predict(lesson("a")[0])) == 5
     model.device = "auto"
-    with pytest.raises(SafeclError, match="cannot use the GPU of its parent: start it by spawn"):
+    with raises("device.forked"):
         model.predict(lesson("a")[0])

@@ -1,14 +1,17 @@
 """``safecl data``: list, prepare, check."""
 
 import os
+import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from safecl.cli.data import app
-from safecl.errors import SafeclError
+from tests.conftest import raises, tells
 
 run = CliRunner()
 
@@ -41,9 +44,42 @@ def test_check_exits_with_one_where_there_is_a_problem(class_folder) -> None:
 
 def test_prepare_without_a_source_says_what_to_fetch(tmp_path: Path) -> None:
     result = run.invoke(app, ["prepare", "vtab", "--root", str(tmp_path)])
-    assert isinstance(result.exception, SafeclError) and "vtab.zip" in str(result.exception)
+    tells(result.exception, "command.data.no-source", fetch=re.compile(r"vtab\.zip"))
     result = run.invoke(app, ["prepare", "vtap", "--root", str(tmp_path)])
-    assert "did you mean 'vtab'" in str(result.exception)
+    tells(result.exception, "name.unknown.near", given="vtap", near="vtab")
+
+
+def test_what_is_there_is_not_fetched_as_well(tmp_path: Path) -> None:
+    words = ["vtab", "--root", str(tmp_path), "--from", str(tmp_path), "--download"]
+    with raises("command.data.from-and-download"):
+        run.invoke(app, ["prepare", *words], catch_exceptions=False)
+
+
+def test_check_names_what_a_run_leaves_out(class_folder) -> None:
+    top = class_folder(
+        {f"{part}/{c}": 3 for part in ("train", "test", "val") for c in ("ant", "bee")}
+    )
+    (top / "train" / "ant" / "film.mp4").write_text("x")
+    result = run.invoke(app, ["check", f"folder:{top}"])
+    assert result.exit_code == 0 and "6 training and 6 test pictures of 2 classes" in result.output
+    left = [line for line in result.output.splitlines() if line.startswith("warning: ")]
+    assert left == [
+        (
+            f"warning: val/ (6 pictures) in {top} is left out: only train/ and test/ are read; "
+            "stream.held_out takes validation pictures from training"
+        ),
+        f"warning: 1 file is omitted without the ending of a picture: {top}/train/ant/film.mp4",
+    ]
+
+
+def test_a_jpeg_that_would_be_decoded_for_minutes_is_named_at_once(class_folder) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    Image.new("RGB", (64, 48)).save(top / "ant" / "slow.jpg", progressive=True)
+    data = (top / "ant" / "slow.jpg").read_bytes()
+    last = data.rindex(b"\xff\xda")
+    (top / "ant" / "slow.jpg").write_bytes(data[:last] + data[last:-2] * 4000 + data[-2:])
+    result = run.invoke(app, ["check", f"folder:{top}"])
+    assert result.exit_code == 1 and "slow.jpg (a JPEG of more than 100 scans)" in result.output
 
 
 def test_check_reads_what_a_run_with_the_same_settings_would_read(class_folder, paint) -> None:
@@ -60,30 +96,39 @@ def test_check_reads_what_a_run_with_the_same_settings_would_read(class_folder, 
     result = run.invoke(app, ["check", *name, "stream.unreadable=skip", "stream.duplicates=allow"])
     assert result.exit_code == 0 and "warning: 1 picture is in more than one class" in result.output
     result = run.invoke(app, ["check", *name, "stream.unreadible=skip"])
-    assert isinstance(result.exception, SafeclError) and "did you mean 'stream.unreadable'" in str(result.exception)
+    tells(result.exception, "stream.key.unknown", hint=re.compile(r"stream\.unreadable"))
 
 
 @pytest.mark.parametrize(
-    ("word", "sentence"),
+    ("word", "code", "fields"),
     [
-        ("unreadable=skip", "'unreadable=skip' is not a setting of the stream, such as stream.unreadable=skip."),
-        ("train.epochs=2", "'train.epochs=2' is not a setting of the stream, such as stream.unreadable=skip."),
-        ("stream.step=", "stream.step= has no value"),
-        ("stream.step", "'stream.step' is not of the form key=value"),
-        ("stream.order=[a", "cannot be read; put quotes around it"),
-        ("stream.order=a", "stream.order=a is wrong: it is a list, for example stream.order=[a]."),
-        ("stream.step=0", "stream.step=0 is wrong: it must be above 0."),
+        ("unreadable=skip", "command.data.no-stream-setting", {"word": "unreadable=skip"}),
+        ("train.epochs=2", "command.data.no-stream-setting", {"word": "train.epochs=2"}),
+        ("stream.step=", "setting.word.no-value", {"key": "stream.step"}),
+        ("stream.step", "setting.word.form", {"word": "stream.step"}),
+        ("stream.order=[a", "setting.word.unreadable", {"word": "stream.order=[a"}),
+        (
+            "stream.order=a",
+            "setting.value.wrong",
+            {"key": "stream.order", "reason": "it is a list, for example stream.order=[a]"},
+        ),
+        (
+            "stream.step=0",
+            "setting.value.wrong",
+            {"key": "stream.step", "given": 0, "reason": "it must be above 0"},
+        ),
     ],
 )
-def test_a_word_that_sets_nothing_of_the_stream_is_one_sentence(word: str, sentence: str) -> None:
+def test_a_word_that_sets_nothing_of_the_stream_is_one_sentence(
+    word: str, code: str, fields: dict[str, Any]
+) -> None:
     result = run.invoke(app, ["check", "folder:x", word])
-    assert isinstance(result.exception, SafeclError) and sentence in str(result.exception)
+    tells(result.exception, code, **fields)
 
 
 def test_a_root_is_refused_where_the_stream_is_no_named_dataset() -> None:
     result = run.invoke(app, ["check", "folder:x", "--root", "/nowhere"])
-    assert isinstance(result.exception, SafeclError)
-    assert str(result.exception).startswith("--root /nowhere means nothing to folder:x")
+    tells(result.exception, "command.data.root-idle", root="/nowhere", name="folder:x")
 
 
 def test_check_names_links_that_lead_nowhere_and_classes_that_are_not_text(class_folder) -> None:
@@ -93,5 +138,8 @@ def test_check_names_links_that_lead_nowhere_and_classes_that_are_not_text(class
     os.rename(top / "bee", os.fsencode(top) + b"/caf\xe9")
     result = run.invoke(app, ["check", f"folder:{top}"])
     assert result.exit_code == 1
-    assert "loop.png (a link to itself)" in result.output and "2 pictures cannot be read" in result.output
+    assert (
+        "loop.png (a link to itself)" in result.output
+        and "2 pictures cannot be read" in result.output
+    )
     assert r"class 'caf\udce9' of" in result.output and "not valid UTF-8" in result.output

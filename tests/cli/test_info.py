@@ -27,11 +27,17 @@ def test_values_are_those_that_a_run_would_have(source: str) -> None:
     for key in every_key(source):
         group = key.name.partition(".")[0]
         full = f"method.{key.name}" if group in method_groups() else key.name
-        chosen = {"method": settings.method.name, "stream": settings.stream.kind, "pet": settings.pet}.get(group)
+        chosen = {
+            "method": settings.method.name,
+            "stream": settings.stream.kind,
+            "pet": settings.pet,
+        }.get(group)
         if full in values and (not key.kinds or chosen in key.kinds):
             value = values[full]
             if isinstance(value, bool | str) or value is None:
-                assert key.value == {None: "null", True: "true", False: "false"}.get(value, value), key
+                assert key.value == {None: "null", True: "true", False: "false"}.get(
+                    value, value
+                ), key
             elif not isinstance(value, list):
                 assert float(key.value) == value, key
 

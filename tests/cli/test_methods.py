@@ -15,5 +15,8 @@ def test_every_method_stands_there_with_its_paper(width: int) -> None:
     print_methods(console)
     text = console.export_text()
     for name, kind in method_settings().items():
-        assert re.search(rf"^{name}\s", text, flags=re.M) and kind.paper[:12].lower() in " ".join(text.split()).lower()
+        assert (
+            re.search(rf"^{name}\s", text, flags=re.M)
+            and kind.paper[:12].lower() in " ".join(text.split()).lower()
+        )
     assert max(map(len, text.splitlines())) <= width

@@ -15,7 +15,9 @@ from safecl.lines import HIDDEN, shown
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., Path], new_model: Any) -> Path:
+def place(
+    tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., Path], new_model: Any
+) -> Path:
     """A model of two classes, and another folder to learn from."""
     top = tmp_path_factory.mktemp("names")
     model = new_model("simplecil")
@@ -30,7 +32,9 @@ STEERING = "\x1b[31m\u202e\u200bred\n.png"
 
 @pytest.fixture
 def strange(place: Path, tmp_path: Path) -> Path:
-    """Pictures whose names a terminal or a spreadsheet would obey, one that cannot be read among them."""
+    """Pictures whose names a terminal or a spreadsheet would obey, one that cannot be read among
+    them.
+    """
     folder = tmp_path / "strange"
     folder.mkdir()
     for name in (STEERING, "[red]bold[bold].png", "-1+cmd.png"):
@@ -41,17 +45,23 @@ def strange(place: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["table", "csv", "jsonl"])
 def test_names_of_files_steer_neither_terminal_nor_spreadsheet(
-    form: str, say: Callable[..., tuple[int, str, str]], strange: Path, monkeypatch: pytest.MonkeyPatch
+    form: str,
+    say: Callable[..., tuple[int, str, str]],
+    strange: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = b"".join(name + b"\n" for name in os.listdir(os.fsencode(strange)) if b"\n" not in name)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(names)))
     model = str(Path.cwd() / "m.safecl")
     code, out, err = say("predict", str(strange), "--model", model, "--format", form)
     assert code == 2 and not HIDDEN.search((out + err).replace("\n", ""))
-    note, problem = err.splitlines()  # that ten pictures are too few to be sure, and the picture that cannot be read
+    # that ten pictures are too few to be sure, and the picture that cannot be read
+    note, problem = err.splitlines()
     assert note.startswith("Note: ") and problem.count(str(strange / shown(f"x{STEERING}"))) == 1
     if form == "jsonl":  # the exact names
-        assert {json.loads(line)["picture"] for line in out.splitlines()} == {str(path) for path in strange.iterdir()}
+        assert {json.loads(line)["picture"] for line in out.splitlines()} == {
+            str(path) for path in strange.iterdir()
+        }
         return
     for name in (STEERING, "[red]bold[bold].png", "-1+cmd.png"):
         assert str(strange / shown(name)) in out
@@ -60,7 +70,9 @@ def test_names_of_files_steer_neither_terminal_nor_spreadsheet(
     assert code == 0 and ("\n'-1+cmd.png," if form == "csv" else "  -1+cmd.png\n") in out
 
 
-def test_a_name_with_lines_in_a_command_is_one_line_of_its_error(say: Callable[..., tuple[int, str, str]]) -> None:
+def test_a_name_with_lines_in_a_command_is_one_line_of_its_error(
+    say: Callable[..., tuple[int, str, str]],
+) -> None:
     code, _, err = say("inspect", "a\nsafecl: all is well.safecl")
     assert code == 2 and err.count("\n") == 1 and r"a\nsafecl: all is well.safecl" in err
 
@@ -71,9 +83,16 @@ def test_names_that_nobody_could_read_are_not_learned(
     before = (place / "m.safecl").read_bytes()
     (tmp_path / "data" / "c\u202ed").mkdir(parents=True)
     shutil.copy(place / "two" / "c" / "000.png", tmp_path / "data" / "c\u202ed" / "0.png")
-    for words in (("learn", str(tmp_path / "data"), "-m", "m.safecl"), ("rename", "m.safecl", "a", "a\u200bb"),
-                  ("learn", "two", "-m", "m.safecl", "--name", "may\x1b[2J")):  # fmt: skip
+    for words in (
+        ("learn", str(tmp_path / "data"), "-m", "m.safecl"),
+        ("rename", "m.safecl", "a", "a\u200bb"),
+        ("learn", "two", "-m", "m.safecl", "--name", "may\x1b[2J"),
+    ):
         code, _, err = say(*words)
-        assert code == 2 and "control, bidirectional or zero-width character" in err and err.strip().isprintable()
+        assert (
+            code == 2
+            and "control, bidirectional or zero-width character" in err
+            and err.strip().isprintable()
+        )
     assert "needs a name" in say("learn", "two", "-m", "m.safecl", "--name", "")[2]
     assert (place / "m.safecl").read_bytes() == before

@@ -30,7 +30,9 @@ def test_quickstart_draws_folders_and_prints_the_three_commands(
     assert models == {"a b/signs.safecl"} and not Path("a b/signs.safecl").exists()
 
 
-def test_quickstart_touches_no_folder_that_holds_something(tmp_path: Path, command: Command) -> None:
+def test_quickstart_touches_no_folder_that_holds_something(
+    tmp_path: Path, command: Command
+) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     code, _, said = command("quickstart", str(tmp_path))
     assert code == 2 and "exists already" in said and len(list(tmp_path.iterdir())) == 1
@@ -45,5 +47,11 @@ def test_the_printed_commands_teach_and_answer(
     for line in said.splitlines():
         code, told, _ = command(*shlex.split(line)[1:])
         assert code == 0
-    answers = {Path(line.split()[-1]).stem: line.split()[0] for line in told.splitlines() if line.endswith(".png")}
-    assert len(answers) >= 4 and all(name == answer for name, answer in answers.items() if answer != "unknown")
+    answers = {
+        Path(line.split()[-1]).stem: line.split()[0]
+        for line in told.splitlines()
+        if line.endswith(".png")
+    }
+    assert len(answers) >= 4 and all(
+        name == answer for name, answer in answers.items() if answer != "unknown"
+    )

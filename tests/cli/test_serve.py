@@ -13,13 +13,16 @@ from safecl.cli.main import main
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, new_model: Any, lesson: Any) -> Path:
-    path, made = tmp_path_factory.mktemp("model") / "pets.safecl", new_model("simplecil")
+    path = tmp_path_factory.mktemp("model") / "pets.safecl"
+    made = new_model("simplecil")
     made.learn(*lesson("ab", 2))
     made.save(path)
     return path
 
 
-def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+def refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> str:
     monkeypatch.setattr(sys, "argv", ["safecl", "serve", *words])
     with pytest.raises(SystemExit) as end:
         main()
@@ -42,8 +45,12 @@ def test_what_cannot_be_served_is_a_sentence(
     assert "A token has 8" in refused(capsys, monkeypatch, str(model), "--token", "short")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert f"cannot listen on 127.0.0.1, port {port}" in refused(capsys, monkeypatch, str(model), "--port", port)
-    assert "cannot listen on no.such.host" in refused(capsys, monkeypatch, str(model), "--host", "no.such.host.invalid")
+        assert f"cannot listen on 127.0.0.1, port {port}" in refused(
+            capsys, monkeypatch, str(model), "--port", port
+        )
+    assert "cannot listen on no.such.host" in refused(
+        capsys, monkeypatch, str(model), "--host", "no.such.host.invalid"
+    )
 
 
 def test_without_the_extra_its_name_is_said(

@@ -17,7 +17,8 @@ from safecl.runtime.answer import Answer
 class Echo:
     """Answers the name of a file, and says how many pictures it was asked about at a time."""
 
-    classes_, outputs = ("a", "b"), ("safe",)
+    classes_ = ("a", "b")
+    outputs = ("safe",)
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -34,7 +35,9 @@ class Echo:
 def test_each_line_is_answered_before_the_next_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever asks waits for the answer before asking again: if answers waited for more lines, this would not end."""
+    """Whoever asks waits for the answer before asking again: if answers waited for more lines, this
+    would not end.
+    """
     for name in "abc":
         (tmp_path / name).write_bytes(b"x")
     reading, writing = os.pipe()
@@ -59,7 +62,9 @@ def test_each_line_is_answered_before_the_next_is_written(
     assert "gone (no such file)" in capfd.readouterr().err
 
 
-def test_lines_that_are_there_already_are_asked_about_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_are_there_already_are_asked_about_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(b"x")
     lines = f"{tmp_path}/a\n".encode() * 600
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines + lines.splitlines()[0])))

@@ -1,6 +1,9 @@
-"""Commands that write models and pages: links, locks, what changed meanwhile, and what is never replaced."""
+"""Commands that write models and pages: links, locks, what changed meanwhile, and what is never
+replaced.
+"""
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +13,8 @@ import pytest
 from filelock import FileLock
 
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.place import Replaced
-from safecl.classifier.store import ModelFile
-from safecl.errors import SafeclError
+from safecl.classifier.modelfile.store import ModelFile
+from tests.conftest import Refusal, raises, tells
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -20,8 +22,12 @@ Say = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., Path], new_model: Any) -> Path:
-    """m.safecl after two sessions; other.safecl, which parted after the first; frozen.safecl; folders to learn from."""
+def made(
+    tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., Path], new_model: Any
+) -> Path:
+    """m.safecl after two sessions; other.safecl, which parted after the first; frozen.safecl;
+    folders to learn from.
+    """
     top = tmp_path_factory.mktemp("made")
     for name, classes in (("one", "ab"), ("two", "cd"), ("three", "ef")):
         write_folder(top / name, classes, 3)
@@ -64,7 +70,13 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.is_symlink())
 
 
-CHANGES = ["learn three -m", "rename {} a z", "forget {} a", "rollback {}", "correct {} one/a/000.png --label b"]
+CHANGES = [
+    "learn three -m",
+    "rename {} a z",
+    "forget {} a",
+    "rollback {}",
+    "correct {} one/a/000.png --label b",
+]
 
 
 def on(words: str, model: str) -> str:
@@ -72,7 +84,9 @@ def on(words: str, model: str) -> str:
 
 
 @pytest.mark.parametrize("words", CHANGES)
-def test_a_change_through_a_link_is_made_to_the_file_and_keeps_its_rights(words: str, say: Say, here: Path) -> None:
+def test_a_change_through_a_link_is_made_to_the_file_and_keeps_its_rights(
+    words: str, say: Say, here: Path
+) -> None:
     (here / "deep").mkdir()
     (here / "m.safecl").rename(here / "deep/real.safecl")
     (here / "deep/real.safecl").chmod(0o600)
@@ -82,15 +96,23 @@ def test_a_change_through_a_link_is_made_to_the_file_and_keeps_its_rights(words:
     assert code == 0, said
     assert (here / "link").is_symlink() and ModelFile("deep/real.safecl").digest != before
     assert stat.S_IMODE((here / "deep/real.safecl").stat().st_mode) == 0o600
-    assert names(here / "deep") == ["real.safecl"] and names(here) == ["deep", "frozen.safecl", "other.safecl"]
+    assert names(here / "deep") == ["real.safecl"] and names(here) == [
+        "deep",
+        "frozen.safecl",
+        "other.safecl",
+    ]
 
 
-def test_every_writer_takes_the_lock_of_the_real_file(say: Say, here: Path) -> None:
+def test_every_writer_takes_the_lock_of_the_real_file(
+    refusal: Refusal, say: Say, here: Path
+) -> None:
     (here / "deep").mkdir()
     (here / "frozen.safecl").rename(here / "deep/frozen.safecl")
     for link, target in (("link.safecl", "m.safecl"), ("ice.safecl", "deep/frozen.safecl")):
         (here / link).symlink_to(target)
-    writers = [on(words, model) for words in CHANGES for model in ("m.safecl", "link.safecl", "./m.safecl")]
+    writers = [
+        on(words, model) for words in CHANGES for model in ("m.safecl", "link.safecl", "./m.safecl")
+    ]
     for out in ("m.safecl --force", "link.safecl --force"):
         writers += [f"merge m.safecl other.safecl -o {out}", f"freeze other.safecl -o {out}"]
         writers += [f"inspect other.safecl --page {out}"]
@@ -99,16 +121,17 @@ def test_every_writer_takes_the_lock_of_the_real_file(say: Say, here: Path) -> N
     before = (here / "m.safecl").read_bytes()
     with FileLock(here / ".m.safecl.lock"), FileLock(here / "deep/.frozen.safecl.lock"):
         for words in writers:
-            code, said = say(words)
-            assert code == 2 and "Another command is changing" in said, words
+            assert refusal(*words.split()).code == "output.busy", words
         model = ContinualClassifier.load("m.safecl", device="cpu")
         for name in ("m.safecl", "link.safecl"):
-            with pytest.raises(SafeclError, match="Another command is changing"):
+            with raises("output.busy"):
                 model.save(name)
     assert (here / "m.safecl").read_bytes() == before
 
 
-def test_another_hard_link_of_a_model_is_a_copy_that_no_change_touches(say: Say, here: Path) -> None:
+def test_another_hard_link_of_a_model_is_a_copy_that_no_change_touches(
+    say: Say, here: Path
+) -> None:
     """Each name has its own lock, and after a change its own file."""
     before = (here / "m.safecl").read_bytes()
     for words in CHANGES:
@@ -117,16 +140,21 @@ def test_another_hard_link_of_a_model_is_a_copy_that_no_change_touches(say: Say,
         with FileLock(here / ".m.safecl.lock"):
             code, said = say(on(words, "twin.safecl"))
         assert code == 0, said
-        assert (here / "m.safecl").read_bytes() == before and (here / "twin.safecl").read_bytes() != before
+        assert (here / "m.safecl").read_bytes() == before and (
+            here / "twin.safecl"
+        ).read_bytes() != before
         assert (here / "m.safecl").stat().st_nlink == 1
 
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
-    """``meanwhile(act)``: ``act`` is done once, when the next file is written and not yet in its place."""
+    """``meanwhile(act)``: ``act`` is done once, when the next file is written and not yet in its
+    place.
+    """
 
     def plan(act: Callable[[], None]) -> None:
-        acts, sync = [act], os.fsync
+        acts = [act]
+        sync = os.fsync
 
         def synced(descriptor: int) -> None:
             name = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -142,7 +170,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]],
 @pytest.mark.parametrize("words", [*CHANGES, "rename {} a z on frozen"])
 @pytest.mark.parametrize("what", ["replaced", "deleted", "spoilt"])
 def test_a_file_that_has_changed_meanwhile_is_left_and_the_new_model_kept_beside_it(
-    words: str, what: str, say: Say, here: Path, meanwhile: Any
+    refusal: Refusal, words: str, what: str, say: Say, here: Path, meanwhile: Any
 ) -> None:
     words, _, frozen = words.partition(" on ")
     if frozen:
@@ -156,28 +184,34 @@ def test_a_file_that_has_changed_meanwhile_is_left_and_the_new_model_kept_beside
             (here / "m.safecl").write_bytes(stranger)
 
     meanwhile(act)
-    code, said = say(on(words, "m.safecl"))
-    done = "deleted" if what == "deleted" else "replaced"
-    assert code == 2 and f"m.safecl was {done} meanwhile" in said and "m.new2.safecl" in said, said
-    assert len(said.strip().splitlines()) == 1
+    error = refusal(*on(words, "m.safecl").split())
+    done = "was deleted" if what == "deleted" else "was replaced"
+    kept = re.compile(r"m\.new2\.safecl$")
+    tells(error, "model.replaced", file=re.compile(r"m\.safecl$"), done=done, kept=kept)
     if what == "deleted":
         assert not (here / "m.safecl").exists()
     else:
         assert (here / "m.safecl").read_bytes() == stranger
-    classes = {"learn": "abcdef", "rename": "zbcd", "forget": "bcd", "rollback": "ab", "correct": "abcd"}[
-        words.split()[0]
-    ]
+    classes = {
+        "learn": "abcdef",
+        "rename": "zbcd",
+        "forget": "bcd",
+        "rollback": "ab",
+        "correct": "abcd",
+    }[words.split()[0]]
     assert ModelFile(here / "m.new2.safecl").header["classes"] == list(classes)
     left = {"frozen.safecl", "m.new.safecl", "m.new2.safecl", "m.safecl", "other.safecl"}
     assert set(names(here)) == left - ({"m.safecl"} if what == "deleted" else set())
 
 
-def test_a_model_that_appears_while_a_new_one_is_learned_is_left(say: Say, here: Path, meanwhile: Any) -> None:
+def test_a_model_that_appears_while_a_new_one_is_learned_is_left(
+    refusal: Refusal, say: Say, here: Path, meanwhile: Any
+) -> None:
     data = (here / "other.safecl").read_bytes()
     meanwhile(lambda: (here / "new.safecl").write_bytes(data) and None)
-    tiny = "--backbone test_vit --epochs 1 --set backbone.weights=random --set backbone.image_size=16"
-    code, said = say(f"learn three -m new.safecl {tiny} --method simplecil")
-    assert code == 2 and "new.safecl was replaced meanwhile" in said and "new.new.safecl" in said, said
+    tiny = "--backbone test_vit --set backbone.weights=random --set backbone.image_size=16"
+    error = refusal(*f"learn three -m new.safecl {tiny} --method simplecil".split())
+    tells(error, "model.replaced", done="was replaced", kept=re.compile(r"new\.new\.safecl$"))
     assert (here / "new.safecl").read_bytes() == data
     assert ModelFile(here / "new.new.safecl").header["classes"] == ["e", "f"]
 
@@ -190,20 +224,25 @@ def test_python_saves_to_files_it_knows_and_to_no_other_model_that_can_learn(her
             model.save(name)
             assert "xy"[round] in ModelFile(name).header["classes"]
     model.save("frozen.safecl", frozen=True)
-    with pytest.raises(SafeclError, match=r"other.safecl is there already and can learn"):
+    with raises("output.not-ours", path="other.safecl", why="is there already and can learn"):
         model.save("other.safecl")
-    with pytest.raises(SafeclError, match=r"m.safecl is there already and can learn"):
+    with raises("output.not-ours", path="m.safecl", why="is there already and can learn"):
         model.save("m.safecl", frozen=True)
     (here / "text.safecl").write_text("a text")
-    with pytest.raises(SafeclError, match=r"text.safecl is no model.*--force \(force=True in Python\)"):
+    with raises(
+        "output.not-ours",
+        path="text.safecl",
+        why="is no model",
+        way=re.compile(r"--force \(force=True in Python\)"),
+    ):
         model.save("text.safecl")
     model.save("text.safecl", force=True)
     (here / "m.safecl").write_bytes((here / "other.safecl").read_bytes())
-    with pytest.raises(Replaced, match=r"m.safecl was replaced meanwhile"):
+    with raises("model.replaced", file=re.compile(r"m\.safecl$"), done="was replaced"):
         model.save("m.safecl")
     assert ModelFile("m.new.safecl").header["classes"] == list("xycd")
     (here / "copy.safecl").unlink()
-    with pytest.raises(Replaced, match=r"copy.safecl was deleted meanwhile"):
+    with raises("model.replaced", file=re.compile(r"copy\.safecl$"), done="was deleted"):
         model.save("copy.safecl")
     model.save("copy.safecl", force=True)
     assert ModelFile("copy.safecl").header["classes"] == list("xycd")
@@ -222,16 +261,16 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "sentence"), REFUSED)
+@pytest.mark.parametrize(("words", "why"), REFUSED)
 def test_no_output_replaces_another_kind_or_a_model_that_can_learn(
-    words: str, sentence: str, say: Say, here: Path, write_run: Callable[..., Path]
+    refusal: Refusal, words: str, why: str, say: Say, here: Path, write_run: Callable[..., Path]
 ) -> None:
     write_run(here / "run")
     (here / "mine.html").write_text("<!DOCTYPE html><title>mine</title>")
     (here / "text.safecl").write_text("a text")
     before = {path.name: path.read_bytes() for path in here.iterdir() if path.is_file()}
-    code, said = say(words)
-    assert code == 2 and sentence in said and "--force" in said, said
+    error = refusal(*words.split())
+    tells(error, "output.not-ours", why=why, way=re.compile("--force"))
     assert {path.name: path.read_bytes() for path in here.iterdir() if path.is_file()} == before
 
 
@@ -239,29 +278,36 @@ def test_force_replaces_and_a_page_replaces_a_page_without_it(
     say: Say, here: Path, write_run: Callable[..., Path]
 ) -> None:
     write_run(here / "run")
-    for words in ("inspect m.safecl --page p.html", "eval one -m m.safecl --page p.html --device cpu",
-                  "report run --page p.html",
-                  "freeze m.safecl -o frozen.safecl", "merge m.safecl other.safecl -o frozen.safecl",
-                  "merge m.safecl other.safecl -o frozen.safecl --force", "freeze m.safecl -o frozen.safecl --force",
-                  "inspect m.safecl --page frozen.safecl --force"):  # fmt: skip
+    for words in (
+        "inspect m.safecl --page p.html",
+        "eval one -m m.safecl --page p.html --device cpu",
+        "report run --page p.html",
+        "freeze m.safecl -o frozen.safecl",
+        "merge m.safecl other.safecl -o frozen.safecl",
+        "merge m.safecl other.safecl -o frozen.safecl --force",
+        "freeze m.safecl -o frozen.safecl --force",
+        "inspect m.safecl --page frozen.safecl --force",
+    ):
         code, said = say(words)
         assert code == 0, said
     assert (here / "frozen.safecl").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_link_in_place_of_the_work_folder_or_in_it_is_not_followed(say: Say, here: Path) -> None:
+def test_a_link_in_place_of_the_work_folder_or_in_it_is_not_followed(
+    refusal: Refusal, say: Say, here: Path
+) -> None:
     (here / "precious").mkdir()
     (here / "precious/job.json").write_text("{}")
     work = here / ".m.safecl.work"
     work.symlink_to("precious")
-    code, said = say("learn three -m m.safecl")
-    assert code == 2 and ".m.safecl.work is a link" in said and names(here / "precious") == ["job.json"]
+    error = refusal("learn", "three", "-m", "m.safecl")
+    tells(error, "folder.link", folder=re.compile(r"\.m\.safecl\.work$"))
+    assert names(here / "precious") == ["job.json"]
     work.unlink()
     work.mkdir()
     for name in ("job.json", "fit_1_slow.safetensors"):
         (work / name).symlink_to(here / "precious/job.json")
-        code, said = say("learn three -m m.safecl")
-        assert code == 2 and "holds other files than those of a lesson" in said, said
+        assert refusal("learn", "three", "-m", "m.safecl").code == "learn.folder.other"
         assert (work / name).is_symlink() and (here / "precious/job.json").read_text() == "{}"
         (work / name).unlink()
     for name in (".job.json.1.part", f".job.json.{os.getpid()}.part"):

@@ -1,4 +1,6 @@
-"""A process that forks a command of safecl on demand, so that all of them import what they need once."""
+"""A process that forks a command of safecl on demand, so that all of them import what they need
+once.
+"""
 
 import gc
 import importlib
@@ -14,13 +16,23 @@ import torch
 
 from safecl.cli import main as cli
 
-NEEDED = ("accelerate", "jinja2", "safecl.classifier.merge", "safecl.classifier.page", "safecl.classifier.teach",
-          "safecl.cli.models", "safecl.methods.safe", "sklearn.base", "timm")  # fmt: skip
+NEEDED = (
+    "accelerate",
+    "jinja2",
+    "safecl.classifier.edits.merge",
+    "safecl.classifier.answers.page",
+    "safecl.classifier.teach",
+    "safecl.cli.models",
+    "safecl.methods.safe",
+    "sklearn.base",
+    "timm",
+)
 CHANGES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
 
 
 def watch(word: str) -> None:
-    """``@FILE``: note each change of a hidden file of a model there; ``@N:SECONDS``: die that long after the N-th.
+    """``@FILE``: note each change of a hidden file of a model there; ``@N:SECONDS``: die that long
+    after the N-th.
 
     ``@BYTES``: no file can become longer, as on a disk that gets full.
     """
@@ -48,7 +60,9 @@ def watch(word: str) -> None:
 
 
 def serve() -> None:
-    """A line in: a folder and words as JSON. A line out: the process that runs them there; another: its exit code."""
+    """A line in: a folder and words as JSON. A line out: the process that runs them there; another:
+    its exit code.
+    """
     for name in NEEDED:
         importlib.import_module(name)
     gc.disable()  # a forked process would copy all memory only to look through it

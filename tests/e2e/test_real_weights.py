@@ -1,4 +1,6 @@
-"""Real weights on real pictures, at a size that fits a test; ``benchmarks/cells.py`` measures the same in full."""
+"""Real weights on real pictures, at a size that fits a test; ``benchmarks/cells.py`` measures the
+same in full.
+"""
 
 import csv
 from collections.abc import Callable
@@ -12,7 +14,20 @@ from safecl.experiments.config import load
 from safecl.experiments.launch import launch
 from safecl.streams.datasets.archive import open_source
 
-CLASSES = ("apple", "bee", "bottle", "bus", "castle", "clock", "cloud", "fox", "lamp", "orange", "rose", "whale")
+CLASSES = (
+    "apple",
+    "bee",
+    "bottle",
+    "bus",
+    "castle",
+    "clock",
+    "cloud",
+    "fox",
+    "lamp",
+    "orange",
+    "rose",
+    "whale",
+)
 SIZE = [
     "backbone.image_size=32",
     "train.epochs=3",
@@ -23,11 +38,16 @@ SIZE = [
 
 
 @pytest.fixture(scope="module")
-def streams(asset: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def streams(
+    asset: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
     """The words for a few pictures of CIFAR-100 (classes) and of PACS (domains)."""
     folder = tmp_path_factory.mktemp("pictures")
     found = {}
-    for protocol, name, train, test in (("class", "cifar100_50x10.zip", 8, 8), ("domain", "pacs_30x15.zip", 4, 4)):
+    for protocol, name, train, test in (
+        ("class", "cifar100_50x10.zip", 8, 8),
+        ("domain", "pacs_30x15.zip", 4, 4),
+    ):
         source = open_source(asset(f"pictures/{name}"), folder)
         members = [member for member in source.names if member.endswith((".png", ".jpg", ".jpeg"))]
         taken: dict[str, list[str]] = {}
@@ -40,15 +60,22 @@ def streams(asset: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
             for member in files[: train if split == "train" else test]:
                 rows.append([f"{name}/{member}", label, split, *domain])
         with (folder / f"{protocol}.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([["path", "label", "split", "domain"][: len(rows[0])], *rows])
-        found[protocol] = [f"stream=csv:{folder / f'{protocol}.csv'}", f"stream.protocol={protocol}"]
+            csv.writer(file).writerows(
+                [["path", "label", "split", "domain"][: len(rows[0])], *rows]
+            )
+        found[protocol] = [
+            f"stream=csv:{folder / f'{protocol}.csv'}",
+            f"stream.protocol={protocol}",
+        ]
     found["class"] += ["stream.first=4", "stream.step=4"]
     return found
 
 
 @pytest.fixture(scope="module")
 def learn(
-    asset: Callable[[str], Path], streams: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
+    asset: Callable[[str], Path],
+    streams: dict[str, list[str]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[..., dict[str, Any]]:
     """``learn(preset, protocol, …words)``: the summary of a run."""
     weights = asset("weights/vit_tiny_p8_64.safetensors")
@@ -64,7 +91,9 @@ def learn(
 @pytest.mark.slow
 @pytest.mark.parametrize("pet", ["ssf", "adapter", "vpt_deep"])
 @pytest.mark.parametrize("protocol", ["class", "domain"])
-def test_safe_learns_as_well_as_ranpac_or_better(protocol: str, pet: str, learn: Callable[..., dict[str, Any]]) -> None:
+def test_safe_learns_as_well_as_ranpac_or_better(
+    protocol: str, pet: str, learn: Callable[..., dict[str, Any]]
+) -> None:
     safe, ranpac = (learn(preset, protocol, f"pet={pet}")["final"] for preset in ("safe", "ranpac"))
     assert min(safe.values()) > 2 / len(CLASSES if protocol == "class" else range(7))
     assert safe["safe"] >= ranpac["ranpac"] - 0.05  # five of about a hundred test pictures

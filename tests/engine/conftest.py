@@ -30,7 +30,11 @@ class Tuned(nn.Module):
         return self.learner.pet
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"cls": nn.functional.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
+        return {
+            "cls": nn.functional.cross_entropy(
+                self.head(batch.features(self.learner)), batch.targets
+            )
+        }
 
 
 @pytest.fixture

@@ -1,28 +1,33 @@
 """The training loop: what it trains, at which rate, and that a stop at any step changes nothing."""
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from hashlib import blake2b
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine import device_loader
 from safecl.engine.checkpoint import save_state
 from safecl.engine.fit import Trainer
 from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
-from safecl.errors import SafeclError, Stopped
+from safecl.errors import Stopped
 from safecl.heads.cosine import CosineHead
 from safecl.methods.method import Batch, Group, Loss, Recipe
-from safecl.randomness import generator
-from safecl.streams.pictures.images import Transform
-from safecl.streams.stream import Session, Stream
+from safecl.randomness import StepSeeds, generator
+from safecl.streams.pictures.images import ArrayPictures, Transform
+from safecl.streams.stream import Part, Session, Stream
+from tests.conftest import raises
 from tests.engine.conftest import Tuned
 
 LABELS = ["a", "b", "c"]
@@ -36,11 +41,17 @@ def session(make_stream: MakeStream) -> Session:
 
 
 def new_fit(
-    settings: TrainSettings = SETTINGS, folder: Path | None = None, seed: int = 0, number: int = 1, **options: Any
+    settings: TrainSettings = SETTINGS,
+    folder: Path | None = None,
+    seed: int = 0,
+    number: int = 1,
+    **options: Any,
 ) -> Trainer:
     method: Any = SimpleNamespace(classes=LABELS, backbone=SimpleNamespace(dtype=torch.float32))
     transform = Transform(16, margin=1.0)
-    fit = Trainer(Accelerator(cpu=True), method, settings, transform, seed, Progress(), folder, **options)
+    fit = Trainer(
+        Accelerator(cpu=True), method, settings, transform, seed, Progress(), folder, **options
+    )
     fit.begin(number)
     return fit
 
@@ -59,7 +70,7 @@ def parameters(module: nn.Module) -> Tensor:
     return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
-# -- stopping and going on ------------------------------------------------------------------------------------------
+# -- stopping and going on -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 8])
@@ -71,7 +82,8 @@ def test_a_phase_stopped_at_any_step_ends_where_it_would_have_ended(
     (tmp_path / "whole").mkdir()
     whole("fast", straight, session, straight.loss)
 
-    stopped, taken = Tuned(backbone), []
+    stopped = Tuned(backbone)
+    taken = []
     loss = stopped.loss
     fit = new_fit(folder=tmp_path, stop=lambda: len(taken) >= steps)
     with pytest.raises(Stopped):
@@ -86,8 +98,11 @@ def test_a_phase_stopped_at_any_step_ends_where_it_would_have_ended(
     assert [line["step"] for line in fit.losses] == [line["step"] for line in whole.losses]
 
 
-def test_a_finished_phase_is_not_run_again(backbone: Backbone, session: Session, tmp_path: Path) -> None:
-    first, second = Tuned(backbone), Tuned(backbone)
+def test_a_finished_phase_is_not_run_again(
+    backbone: Backbone, session: Session, tmp_path: Path
+) -> None:
+    first = Tuned(backbone)
+    second = Tuned(backbone)
     new_fit(folder=tmp_path)("fast", first, session, first.loss)
 
     def never(batch: Batch) -> dict[str, Tensor]:
@@ -101,7 +116,8 @@ def test_a_finished_phase_is_not_run_again(backbone: Backbone, session: Session,
 def test_a_checkpoint_that_cannot_be_used_starts_the_phase_again(
     harm: str, backbone: Backbone, session: Session, tmp_path: Path
 ) -> None:
-    first, second = Tuned(backbone), Tuned(backbone)
+    first = Tuned(backbone)
+    second = Tuned(backbone)
     new_fit(folder=tmp_path)("fast", first, session, first.loss)
     (file,) = tmp_path.iterdir()
     if harm == "damaged":
@@ -117,7 +133,9 @@ def test_a_checkpoint_that_cannot_be_used_starts_the_phase_again(
     assert torch.equal(parameters(first), parameters(second))
 
 
-def test_a_retry_at_a_lower_rate_goes_on_at_that_rate(backbone: Backbone, session: Session, tmp_path: Path) -> None:
+def test_a_retry_at_a_lower_rate_goes_on_at_that_rate(
+    backbone: Backbone, session: Session, tmp_path: Path
+) -> None:
     def fragile(learner: Tuned, taken: list[float]) -> Loss:
         loss = learner.loss
 
@@ -129,35 +147,50 @@ def test_a_retry_at_a_lower_rate_goes_on_at_that_rate(backbone: Backbone, sessio
 
     straight = Tuned(backbone)
     new_fit()("fast", straight, session, fragile(straight, []))
-    stopped, taken = Tuned(backbone), []
+    stopped = Tuned(backbone)
+    taken = []
     with pytest.raises(Stopped):
-        new_fit(folder=tmp_path, stop=lambda: len(taken) >= 5)("fast", stopped, session, fragile(stopped, taken))
+        new_fit(folder=tmp_path, stop=lambda: len(taken) >= 5)(
+            "fast", stopped, session, fragile(stopped, taken)
+        )
     again = Tuned(backbone)
     new_fit(folder=tmp_path)("fast", again, session, fragile(again, taken))
     assert len(taken) == 3 + 9 and torch.equal(parameters(again), parameters(straight))
 
 
-# -- what is trained ------------------------------------------------------------------------------------------------
+# -- what is trained -------------------------------------------------------------------------------
 
 
 def test_only_what_requires_gradients_is_trained(backbone: Backbone, session: Session) -> None:
     learner = Tuned(backbone)
     learner.head.requires_grad_(False)
-    head, pet = learner.head.weight.clone(), [p.detach().clone() for p in learner.pet.parameters()]
+    head = learner.head.weight.clone()
+    pet = [p.detach().clone() for p in learner.pet.parameters()]
     new_fit()("fast", learner, session, learner.loss)
     assert torch.equal(learner.head.weight, head)
-    assert all(not torch.equal(p, before) for p, before in zip(learner.pet.parameters(), pet, strict=True))
+    assert all(
+        not torch.equal(p, before) for p, before in zip(learner.pet.parameters(), pet, strict=True)
+    )
 
 
-def test_dropout_is_on_while_training_and_off_afterwards(backbone: Backbone, session: Session) -> None:
+def test_dropout_is_on_while_training_and_off_afterwards(
+    backbone: Backbone, session: Session
+) -> None:
     learner = Tuned(backbone)
     modes: list[bool] = []
     loss = learner.loss
-    new_fit()("fast", learner, session, lambda batch: modes.append(learner.learner.training) or loss(batch))
+    new_fit()(
+        "fast",
+        learner,
+        session,
+        lambda batch: modes.append(learner.learner.training) or loss(batch),
+    )
     assert all(modes) and not learner.training
 
 
-def test_the_seed_decides_everything_and_the_global_generator_nothing(backbone: Backbone, session: Session) -> None:
+def test_the_seed_decides_everything_and_the_global_generator_nothing(
+    backbone: Backbone, session: Session
+) -> None:
     results = []
     for seed, noise in ((0, 1), (0, 2), (1, 1)):
         torch.manual_seed(noise)
@@ -167,13 +200,18 @@ def test_the_seed_decides_everything_and_the_global_generator_nothing(backbone: 
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
 
 
-def test_no_two_phases_of_a_session_share_orders_crops_or_dropout(backbone: Backbone, session: Session) -> None:
-    fit, seen = new_fit(TrainSettings(epochs=2, batch_size=9)), dict[str, list[tuple[Tensor, ...]]]()
+def test_no_two_phases_of_a_session_share_orders_crops_or_dropout(
+    backbone: Backbone, session: Session
+) -> None:
+    fit = new_fit(TrainSettings(epochs=2, batch_size=9))
+    seen = dict[str, list[tuple[Tensor, ...]]]()
 
     def noted(name: str) -> Loss:
         def loss(batch: Batch) -> dict[str, Tensor]:
             dropped = nn.functional.dropout(torch.ones(50))
-            seen.setdefault(name, []).append((batch.targets, batch.inputs.sort(dim=0).values, dropped))
+            seen.setdefault(name, []).append(
+                (batch.targets, batch.inputs.sort(dim=0).values, dropped)
+            )
             return tuned.loss(batch)
 
         return loss
@@ -183,7 +221,9 @@ def test_no_two_phases_of_a_session_share_orders_crops_or_dropout(backbone: Back
         fit(name, tuned, session, noted(name))
     for kind in range(3):
         every = [batch[kind] for name in ("pilot", "slow") for batch in seen[name]]
-        assert not any(torch.equal(one, other) for i, one in enumerate(every) for other in every[:i])
+        assert not any(
+            torch.equal(one, other) for i, one in enumerate(every) for other in every[:i]
+        )
 
 
 def test_every_picture_is_seen_once_an_epoch(backbone: Backbone, session: Session) -> None:
@@ -198,7 +238,8 @@ def test_every_picture_is_seen_once_an_epoch(backbone: Backbone, session: Sessio
 
 
 def test_the_terms_are_added_up(backbone: Backbone, session: Session) -> None:
-    one, split = Tuned(backbone), Tuned(backbone)
+    one = Tuned(backbone)
+    split = Tuned(backbone)
     new_fit()("fast", one, session, one.loss)
     loss = split.loss
 
@@ -213,7 +254,7 @@ def test_the_terms_are_added_up(backbone: Backbone, session: Session) -> None:
         assert line["loss"] == pytest.approx(line["terms"]["a"] + line["terms"]["b"], rel=1e-5)
 
 
-# -- divergence -----------------------------------------------------------------------------------------------------
+# -- divergence ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [1, 2])
@@ -221,7 +262,9 @@ def test_a_loss_that_is_not_finite_starts_again_from_the_beginning_at_a_tenth_of
     bad: int, backbone: Backbone, session: Session
 ) -> None:
     learner = Tuned(backbone)
-    loss, calls, attempts = learner.loss, [0], [parameters(learner)]
+    loss = learner.loss
+    calls = [0]
+    attempts = [parameters(learner)]
 
     def fragile(batch: Batch) -> dict[str, Tensor]:
         if calls[0] % 3 == 0 and calls[0] // 3 <= bad:  # an epoch has three steps
@@ -237,9 +280,12 @@ def test_a_loss_that_is_not_finite_starts_again_from_the_beginning_at_a_tenth_of
     assert torch.allclose(parameters(learner), parameters(expected), atol=1e-6)
 
 
-def test_a_last_step_that_breaks_the_weights_is_noticed(backbone: Backbone, session: Session) -> None:
+def test_a_last_step_that_breaks_the_weights_is_noticed(
+    backbone: Backbone, session: Session
+) -> None:
     learner = Tuned(backbone)
-    loss, calls = learner.loss, [0]
+    loss = learner.loss
+    calls = [0]
 
     class Trap(torch.autograd.Function):
         """Finite on the way there, not on the way back."""
@@ -264,35 +310,44 @@ def test_a_last_step_that_breaks_the_weights_is_noticed(backbone: Backbone, sess
 def test_a_loss_that_is_never_finite_is_a_sentence(backbone: Backbone, session: Session) -> None:
     learner = Tuned(backbone)
     loss = learner.loss
-    with pytest.raises(SafeclError, match=r"fast diverged in session 1 .*; lower it\.$"):
-        new_fit()("fast", learner, session, lambda batch: {"cls": loss(batch)["cls"] * float("inf")})
+    with raises("train.diverged", name=re.compile("fast$"), session=1):
+        new_fit()(
+            "fast", learner, session, lambda batch: {"cls": loss(batch)["cls"] * float("inf")}
+        )
 
 
-# -- the rate -------------------------------------------------------------------------------------------------------
+# -- the rate --------------------------------------------------------------------------------------
 
 
 def test_features_that_are_not_finite_are_blamed_on_the_training_or_on_the_weights(
     backbone: Backbone, session: Session
 ) -> None:
-    fit, tuned = new_fit(), Tuned(backbone)
+    fit = new_fit()
+    tuned = Tuned(backbone)
     fit.method.backbone = backbone
     with torch.no_grad():
         next(tuned.pet.parameters()).fill_(float("inf"))
-    with pytest.raises(SafeclError, match=r"^Training diverged in session 1: .*; lower train\.lr\.$"):
+    with raises("train.features.not-finite", session=1):
         fit.features(session, tuned.learner)
-    backbone.vit.norm.bias.data.fill_(float("nan"))
+    backbone.network.norm.bias.data.fill_(float("nan"))
     for network in (backbone, tuned.learner):
-        with pytest.raises(SafeclError, match=r"^The features of tiny are not finite; check its weights") as caught:
+        with raises("backbone.features.not-finite", name="tiny") as caught:
             fit.features(session, network)
         assert "train.lr" not in str(caught.value)
 
 
-def test_later_sessions_have_their_own_settings(backbone: Backbone, make_stream: MakeStream) -> None:
-    settings = TrainSettings(epochs=3, later_epochs=1, lr=0.05, later_lr=0.01, batch_size=9, clip=None, later_clip=1e-9)
+def test_later_sessions_have_their_own_settings(
+    backbone: Backbone, make_stream: MakeStream
+) -> None:
+    settings = TrainSettings(
+        epochs=3, later_epochs=1, lr=0.05, later_lr=0.01, batch_size=9, clip=None, later_clip=1e-9
+    )
     stream = make_stream([LABELS, LABELS], train=3)
-    steps, moved = [], []
+    steps = []
+    moved = []
     for number in (1, 2):
-        session, learner = stream.open(number), Tuned(backbone, "none")
+        session = stream.open(number)
+        learner = Tuned(backbone, "none")
         before = parameters(learner)
         fit = new_fit(settings, number=number)
         fit("fast", learner, session, learner.loss)
@@ -303,10 +358,12 @@ def test_later_sessions_have_their_own_settings(backbone: Backbone, make_stream:
     assert moved[0] > 100 * moved[1]  # clipped to nothing but the weight decay
 
 
-# -- features -------------------------------------------------------------------------------------------------------
+# -- features --------------------------------------------------------------------------------------
 
 
-def test_features_are_those_of_the_plain_views_in_their_order(backbone: Backbone, session: Session) -> None:
+def test_features_are_those_of_the_plain_views_in_their_order(
+    backbone: Backbone, session: Session
+) -> None:
     learner = Tuned(backbone)
     fit = new_fit()
     targets, first, second = fit.features(session, learner.learner, backbone)
@@ -318,22 +375,98 @@ def test_features_are_those_of_the_plain_views_in_their_order(backbone: Backbone
     assert not first.requires_grad
 
 
-# -- a batch in pieces ----------------------------------------------------------------------------------------------
+# -- a batch in pieces -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("accumulate", [2, 4])
-def test_a_batch_in_pieces_is_the_batch(accumulate: int, backbone: Backbone, session: Session) -> None:
-    """Nine pictures in batches of four: the last one is short, and so is its last piece."""
-    whole, pieces = Tuned(backbone, "ssf"), Tuned(backbone, "ssf")
-    one, many = new_fit(), new_fit(SETTINGS.model_copy(update={"accumulate": accumulate}))
+def test_a_batch_in_pieces_is_the_batch(
+    accumulate: int, backbone: Backbone, session: Session
+) -> None:
+    """Nine pictures in batches of four: the last one is short, and goes in one piece."""
+    whole = Tuned(backbone, "ssf")
+    pieces = Tuned(backbone, "ssf")
+    one = new_fit()
+    many = new_fit(SETTINGS.model_copy(update={"accumulate": accumulate}))
     sizes: list[int] = []
+    seen: list[int] = []
     one("fast", whole, session, whole.loss)
+    network = pieces.learner._view[0]
+    network.norm_pre.register_forward_hook(
+        lambda module, inputs, outputs: seen.append(len(outputs))
+    )
     loss = pieces.loss
     many("fast", pieces, session, counting(loss, sizes))
-    assert sizes[: 2 * accumulate + 1] == [4 // accumulate] * (2 * accumulate) + [1]
+    assert sizes == [4, 4, 1] * 3  # the loss sees the whole batch
+    piece = 4 // accumulate
+    once = [piece] * accumulate * 2  # through the network, and again for the gradient
+    assert seen == [*once, *once, 1] * 3
     assert torch.allclose(parameters(whole), parameters(pieces), atol=1e-5)
     for line, other in zip(one.losses, many.losses, strict=True):
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
+
+
+# -- randomness ------------------------------------------------------------------------------------
+
+# Seeds for which two names have the same number: of steps 17 and 18 of session 2, of step 9 of
+# session 1 and 21 of 2.
+INSIDE = 2869031
+ACROSS = 1826412
+
+
+def numbers(seed: int, session: int) -> list[int]:
+    """Of the crops of each step of a session, 32 bits of what its name says."""
+    names = [f"{seed}/augment/{session}/finetune/{step}" for step in range(24)]
+    return [int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), "big") for name in names]
+
+
+def crops(
+    backbone: Backbone, seed: int, fit: Trainer | None = None, sessions: Sequence[int] = (1, 2)
+) -> list[Tensor]:
+    """What the steps of a phase called finetune see of pictures that are all the same one."""
+    picture = np.arange(24 * 24 * 3, dtype=np.int64).reshape(24, 24, 3) % 251
+    pictures = ArrayPictures(np.stack([picture] * 3).astype(np.uint8), LABELS)
+    parts = [Part(f"session {n}", tuple(LABELS), pictures, pictures) for n in (1, 2)]
+    stream = Stream("same", parts, "domain", Transform(16, margin=1.0))
+    found = list[Tensor]()
+    fit = fit or new_fit(SETTINGS.model_copy(update={"epochs": 24}), seed=seed)
+    for number in sessions:
+        tuned = Tuned(backbone)
+
+        def loss(batch: Batch, tuned: Tuned = tuned) -> dict[str, Tensor]:
+            found.append(batch.inputs)
+            return tuned.loss(batch)
+
+        fit.begin(number)
+        fit("finetune", tuned, stream.open(number), loss)
+    return found
+
+
+@pytest.mark.parametrize("seed", [INSIDE, ACROSS, 0])
+def test_no_two_steps_of_a_run_draw_the_same_numbers(seed: int, backbone: Backbone) -> None:
+    assert len({*numbers(seed, 1), *numbers(seed, 2)}) == (48 if seed == 0 else 47)
+    found = crops(backbone, seed)
+    assert len(found) == 48
+    assert not any(torch.equal(one, other) for one, other in combinations(found, 2))
+
+
+def test_a_step_whose_seed_nobody_else_has_keeps_it(backbone: Backbone) -> None:
+    """Only one of the two moves on: what is drawn stays what it has always been."""
+    taken = StepSeeds(ACROSS)
+    first, second = (taken.take(24, ("augment", session, "finetune")) for session in (1, 2))
+    assert first == numbers(ACROSS, 1)
+    assert [n for n in range(24) if second[n] != numbers(ACROSS, 2)[n]] == [21]
+    assert taken.take(24, ("augment", 2, "finetune")) == second
+
+
+def test_a_run_that_resumes_draws_what_it_would_have_drawn(backbone: Backbone) -> None:
+    whole = new_fit(SETTINGS.model_copy(update={"epochs": 24}), seed=ACROSS)
+    straight = crops(backbone, ACROSS, whole, sessions=(1,))
+    draws = whole.draws
+    straight += crops(backbone, ACROSS, whole, sessions=(2,))
+    again = new_fit(SETTINGS.model_copy(update={"epochs": 24}), seed=ACROSS)
+    again.drawn(1, json.loads(json.dumps(draws)))  # as they stand in the metrics
+    rest = crops(backbone, ACROSS, again, sessions=(2,))
+    assert all(torch.equal(one, other) for one, other in zip(straight[24:], rest, strict=True))
 
 
 def test_pieces_must_divide_the_batch() -> None:
@@ -341,23 +474,21 @@ def test_pieces_must_divide_the_batch() -> None:
         TrainSettings(accumulate=5)
 
 
-def test_pictures_that_do_not_fit_train_the_same(
-    backbone: Backbone, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_that_do_not_fit_train_the_same(backbone: Backbone, session: Session) -> None:
     results = []
-    for limit in (1 << 30, 0):
-        monkeypatch.setattr(device_loader, "MAX_HELD_CPU", limit)
+    for room in (1 << 30, 0):
         learner = Tuned(backbone)
-        new_fit()("fast", learner, session, learner.loss)
+        new_fit(room=room)("fast", learner, session, learner.loss)
         results.append(parameters(learner))
     assert torch.equal(*results)
 
 
-# -- what is noted --------------------------------------------------------------------------------------------------
+# -- what is noted ---------------------------------------------------------------------------------
 
 
 def test_a_phase_says_what_it_took(backbone: Backbone, session: Session) -> None:
-    learner, fit = Tuned(backbone), new_fit()
+    learner = Tuned(backbone)
+    fit = new_fit()
     fit("fast", learner, session, learner.loss)
     (phase,) = fit.phases
     assert (phase["phase"], phase["steps"], phase["images"]) == ("fast", 9, 27)
@@ -368,19 +499,24 @@ def test_a_phase_says_what_it_took(backbone: Backbone, session: Session) -> None
     assert fit.phases == fit.losses == [] and fit.steps == 9
 
 
-# -- what a phase may ask for ---------------------------------------------------------------------------------------
+# -- what a phase may ask for ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_a_name_is_used_once_a_session(folder: bool, backbone: Backbone, session: Session, tmp_path: Path) -> None:
-    first, second, fit = Tuned(backbone), Tuned(backbone), new_fit(folder=tmp_path if folder else None)
+def test_a_name_is_used_once_a_session(
+    folder: bool, backbone: Backbone, session: Session, tmp_path: Path
+) -> None:
+    first = Tuned(backbone)
+    second = Tuned(backbone)
+    fit = new_fit(folder=tmp_path if folder else None)
     fit("fast", first, session, first.loss)
     with pytest.raises(RuntimeError, match="twice with the name 'fast' in session 1"):
         fit("fast", second, session, second.loss)
     fit("faster", second, session, second.loss)
     expected = Tuned(backbone)
     new_fit()("faster", expected, session, expected.loss)
-    assert torch.equal(parameters(expected), parameters(second))  # the call that was refused changed nothing
+    # the call that was refused changed nothing
+    assert torch.equal(parameters(expected), parameters(second))
     fit.begin(2)
     fit("fast", second, session, second.loss)
     assert not torch.equal(parameters(first), parameters(second))
@@ -391,16 +527,28 @@ def test_a_name_is_used_once_a_session(folder: bool, backbone: Backbone, session
 def test_the_whole_state_of_every_optimiser_is_in_the_checkpoint(
     steps: int, optimiser: Any, backbone: Backbone, session: Session, tmp_path: Path
 ) -> None:
-    recipe = Recipe(epochs=3, batch_size=4, optimiser=optimiser, lr=0.01, weight_decay=0.1, clip=0.5)
+    recipe = Recipe(
+        epochs=3, batch_size=4, optimiser=optimiser, lr=0.01, weight_decay=0.1, clip=0.5
+    )
 
     def groups(module: Tuned) -> list[Group]:
         return [Group(list(module.head.parameters()), rate=0.1)]
 
-    straight, stopped, again, taken = Tuned(backbone), Tuned(backbone), Tuned(backbone), list[int]()
+    straight = Tuned(backbone)
+    stopped = Tuned(backbone)
+    again = Tuned(backbone)
+    taken = list[int]()
     new_fit()("fast", straight, session, straight.loss, recipe=recipe, groups=groups(straight))
     with pytest.raises(Stopped):
         fit = new_fit(folder=tmp_path, stop=lambda: len(taken) >= steps)
-        fit("fast", stopped, session, counting(stopped.loss, taken), recipe=recipe, groups=groups(stopped))
+        fit(
+            "fast",
+            stopped,
+            session,
+            counting(stopped.loss, taken),
+            recipe=recipe,
+            groups=groups(stopped),
+        )
     rest = counting(again.loss, taken)
     new_fit(folder=tmp_path)("fast", again, session, rest, recipe=recipe, groups=groups(again))
     assert len(taken) == 9 and torch.equal(parameters(again), parameters(straight))
@@ -420,7 +568,10 @@ class Averaged(Tuned):
 def test_what_follows_every_step_is_part_of_the_checkpoint(
     backbone: Backbone, session: Session, tmp_path: Path
 ) -> None:
-    straight, stopped, again, taken = Averaged(backbone), Averaged(backbone), Averaged(backbone), list[int]()
+    straight = Averaged(backbone)
+    stopped = Averaged(backbone)
+    again = Averaged(backbone)
+    taken = list[int]()
     new_fit()("fast", straight, session, straight.loss, after_step=straight.follow)
     assert not torch.equal(straight.mean, straight.head.weight)
     with pytest.raises(Stopped):
@@ -458,7 +609,10 @@ def test_a_phase_on_sampled_features_draws_them_anew_each_epoch_and_goes_on_afte
 
         return value
 
-    straight, again, drawn, seen = new_head(), new_head(), list[Tensor](), list[Tensor]()
+    straight = new_head()
+    again = new_head()
+    drawn = list[Tensor]()
+    seen = list[Tensor]()
     fit = new_fit()
     fit("align", straight, sampled(backbone.width, drawn), loss(straight, seen), recipe=recipe)
     assert [len(batch) for batch in seen] == [3, 3, 1] * 3
@@ -466,27 +620,38 @@ def test_a_phase_on_sampled_features_draws_them_anew_each_epoch_and_goes_on_afte
     for epoch in range(3):  # each feature once an epoch, in an order of its own
         rows = torch.cat(seen[3 * epoch : 3 * epoch + 3])
         source = next(d for d in drawn if torch.isin(rows[0], d).all())
-        assert not torch.equal(rows, source) and torch.equal(rows.sort(dim=0).values, source.sort(dim=0).values)
+        assert not torch.equal(rows, source) and torch.equal(
+            rows.sort(dim=0).values, source.sort(dim=0).values
+        )
     assert len({tuple(d.flatten().tolist()) for d in drawn}) == 3
     taken: list[Tensor] = []
     with pytest.raises(Stopped):
         stopped = new_head()
         fit = new_fit(folder=tmp_path, stop=lambda: len(taken) >= 5)
         fit("align", stopped, sampled(backbone.width, []), loss(stopped, taken), recipe=recipe)
-    new_fit(folder=tmp_path)("align", again, sampled(backbone.width, []), loss(again, taken), recipe=recipe)
+    new_fit(folder=tmp_path)(
+        "align", again, sampled(backbone.width, []), loss(again, taken), recipe=recipe
+    )
     assert len(taken) == 9 and torch.equal(parameters(again), parameters(straight))
 
 
-def test_the_recipe_of_the_settings_can_be_changed_for_a_phase(backbone: Backbone, session: Session) -> None:
-    learner, fit, taken = Tuned(backbone), new_fit(), list[int]()
+def test_the_recipe_of_the_settings_can_be_changed_for_a_phase(
+    backbone: Backbone, session: Session
+) -> None:
+    learner = Tuned(backbone)
+    fit = new_fit()
+    taken = list[int]()
     assert fit.recipe() == Recipe(epochs=3, batch_size=4, lr=0.05)
     recipe = replace(fit.recipe(), epochs=1, batch_size=9, lr=0.5)
     fit("fast", learner, session, counting(learner.loss, taken), recipe=recipe)
     assert taken == [9] and fit.losses[0]["lr"] == 0.5
 
 
-def test_torchs_own_generator_goes_on_as_if_nothing_had_been_trained(backbone: Backbone, session: Session) -> None:
-    learner, fit = Tuned(backbone), new_fit()
+def test_torchs_own_generator_goes_on_as_if_nothing_had_been_trained(
+    backbone: Backbone, session: Session
+) -> None:
+    learner = Tuned(backbone)
+    fit = new_fit()
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
@@ -496,13 +661,18 @@ def test_torchs_own_generator_goes_on_as_if_nothing_had_been_trained(backbone: B
 
 @pytest.mark.parametrize("continues", [True, False])
 def test_a_phase_that_continues_takes_over_what_adam_knows(continues: bool) -> None:
-    """Two phases are then one, which torch's own Adam confirms; a number that joins later starts anew."""
+    """Two phases are then one, which torch's own Adam confirms; a number that joins later starts
+    anew.
+    """
     x = torch.linspace(-1, 1, 12).reshape(6, 2)
-    settings = TrainSettings(optimiser="adam", lr=0.1, weight_decay=0, schedule="constant", batch_size=6)
+    settings = TrainSettings(
+        optimiser="adam", lr=0.1, weight_decay=0, schedule="constant", batch_size=6
+    )
 
     def made() -> tuple[nn.Module, nn.Parameter, nn.Parameter]:
         module = nn.Module()
-        module.a, module.b = nn.Parameter(torch.ones(2)), nn.Parameter(torch.full((2,), 2.0), requires_grad=False)
+        module.a = nn.Parameter(torch.ones(2))
+        module.b = nn.Parameter(torch.full((2,), 2.0), requires_grad=False)
         return module, module.a, module.b
 
     def error(a: Tensor, b: Tensor) -> Tensor:
@@ -516,7 +686,13 @@ def test_a_phase_that_continues_takes_over_what_adam_knows(continues: bool) -> N
         return x, torch.zeros(6, dtype=torch.long)
 
     for name, epochs in (("first", 3), ("second", 4)):
-        fit(name, module, data, lambda batch: {"loss": error(a, b)}, recipe=replace(recipe, epochs=epochs))
+        fit(
+            name,
+            module,
+            data,
+            lambda batch: {"loss": error(a, b)},
+            recipe=replace(recipe, epochs=epochs),
+        )
         b.requires_grad_(True)
     _, expected, joined = made()
     adam = torch.optim.Adam([expected, joined], lr=0.1)
@@ -530,8 +706,12 @@ def test_a_phase_that_continues_takes_over_what_adam_knows(continues: bool) -> N
     assert torch.allclose(a, expected, atol=1e-5) and torch.allclose(b, joined, atol=1e-5)
 
 
-def test_augmented_features_are_those_of_one_random_crop_of_each_picture(backbone: Backbone, session: Session) -> None:
+def test_augmented_features_are_those_of_one_random_crop_of_each_picture(
+    backbone: Backbone, session: Session
+) -> None:
     fit = new_fit()
-    one, same, other = (fit.augmented_features(name, session, backbone) for name in ("one", "one", "other"))
+    one, same, other = (
+        fit.augmented_features(name, session, backbone) for name in ("one", "one", "other")
+    )
     assert one.shape == (len(session.train), backbone.width)
     assert torch.equal(one, same) and not torch.equal(one, other)

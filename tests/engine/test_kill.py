@@ -18,7 +18,7 @@ def contents(folder: Path) -> tuple[list[Any], list[Any], Any, dict[str, torch.T
         [json.loads(line) for line in (folder / name).read_text().splitlines()]
         for name in ("metrics.jsonl", "losses.jsonl")
     )
-    clocks = ("seconds", "phases", "images_per_second", "peak_memory")
+    clocks = ("seconds", "phases", "images_per_second", "peak_memory", "check")
     metrics = [{key: value for key, value in line.items() if key not in clocks} for line in metrics]
     summary = json.loads((folder / "summary.json").read_text())
     summary.pop("seconds")
@@ -28,11 +28,15 @@ def contents(folder: Path) -> tuple[list[Any], list[Any], Any, dict[str, torch.T
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kills", [1, pytest.param(25, marks=pytest.mark.slow)])
-def test_a_run_killed_at_random_instants_ends_the_same(kills: int, server: Any, tmp_path: Path) -> None:
+def test_a_run_killed_at_random_instants_ends_the_same(
+    kills: int, server: Any, tmp_path: Path
+) -> None:
     code, length = server.run(str(tmp_path / "straight"))
     assert code == 0
     metrics, losses, summary, state = contents(tmp_path / "straight")
-    chance, killed, number = random.Random(kills), 0, 0
+    chance = random.Random(kills)
+    killed = 0
+    number = 0
     while killed < kills:
         number += 1
         assert number < 3 * kills + 3, "most runs ended before they were killed"
@@ -47,4 +51,6 @@ def test_a_run_killed_at_random_instants_ends_the_same(kills: int, server: Any, 
         assert again[:3] == (metrics, losses, summary), number
         assert again[3].keys() == state.keys()
         assert all(torch.equal(again[3][name], value) for name, value in state.items()), number
-        assert not list((folder / "state").glob("fit_*")) and not list((folder / "state").glob(".*.part"))
+        assert not list((folder / "state").glob("fit_*")) and not list(
+            (folder / "state").glob(".*.part")
+        )

@@ -24,17 +24,21 @@ def module(seed: int = 0) -> nn.Module:
 @pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw"])
 @pytest.mark.parametrize("clip", [None, 0.1])
 def test_steps_are_those_of_torchs_plain_optimiser(optimiser: str, clip: float | None) -> None:
-    ours, theirs = module(), module()
+    ours = module()
+    theirs = module()
     recipe = Recipe(optimiser=optimiser, weight_decay=0.1, momentum=0.8, clip=clip)  # type: ignore[arg-type]
     options: dict[str, Any] = {"momentum": 0.8} if optimiser == "sgd" else {}
-    kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimiser]
+    kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[
+        optimiser
+    ]
     groups = [{"params": list(theirs[1].parameters())}, {"params": list(theirs[0].parameters())}]
     plain = kind(groups, lr=0.0, weight_decay=0.1, foreach=False, fused=False, **options)
     group = Group(list(ours[1].parameters()), rate=0.5)
     made = Optimiser(dict(ours.named_parameters()), [group], recipe, CPU)
     generator = torch.Generator().manual_seed(1)
     for step in range(4):
-        x, rate = torch.randn(5, 3, generator=generator), 0.1 / (step + 1)
+        x = torch.randn(5, 3, generator=generator)
+        rate = 0.1 / (step + 1)
         for network in (ours, theirs):
             network.zero_grad()
             network(x).square().sum().backward()
@@ -49,7 +53,8 @@ def test_steps_are_those_of_torchs_plain_optimiser(optimiser: str, clip: float |
 
 
 def test_a_group_may_only_name_what_is_trained_and_nothing_twice() -> None:
-    network, stranger = module(), nn.Parameter(torch.zeros(2))
+    network = module()
+    stranger = nn.Parameter(torch.zeros(2))
     parameters = dict(network.named_parameters())
     first = list(network[0].parameters())
     for groups in ([Group([stranger])], [Group(first), Group(first)]):
@@ -66,7 +71,9 @@ def test_the_rate_is_a_cosine_that_would_reach_zero_at_the_horizon(
     recipe = Recipe(epochs=epochs, horizon=horizon, every=every)
     for step in range(epochs * per_epoch):
         at = step // per_epoch / horizon if every == "epoch" else step / (horizon * per_epoch)
-        assert rate_factor(recipe, step, per_epoch) == pytest.approx(0.5 * (1 + math.cos(math.pi * at)))
+        assert rate_factor(recipe, step, per_epoch) == pytest.approx(
+            0.5 * (1 + math.cos(math.pi * at))
+        )
 
 
 def test_the_published_schedule_ends_where_the_released_code_does() -> None:
@@ -77,7 +84,9 @@ def test_the_published_schedule_ends_where_the_released_code_does() -> None:
 
 def test_steps_fall_at_their_milestones_and_constant_ones_never() -> None:
     recipe = Recipe(epochs=5, schedule="steps", milestones=(2, 4), decay=0.5, every="epoch")
-    assert [rate_factor(recipe, step, 2) for step in range(10)] == [1.0] * 4 + [0.5] * 4 + [0.25] * 2
+    assert [rate_factor(recipe, step, 2) for step in range(10)] == [1.0] * 4 + [0.5] * 4 + [
+        0.25
+    ] * 2
     assert {rate_factor(Recipe(schedule="constant"), step, 2) for step in range(40)} == {1.0}
 
 

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from safecl.engine.progress import Live, Plain, Progress, make_progress
+from tests.conftest import raises
 
 
 def work(progress: Progress, note: str = "epoch 1/2  cls 0.5  99 images/s") -> None:
@@ -14,6 +15,11 @@ def work(progress: Progress, note: str = "epoch 1/2  cls 0.5  99 images/s") -> N
         phase.advance(1, note)
         phase.advance()
     progress.say("Session 1 of 5: 10 classes")
+
+
+def test_a_word_that_is_no_way_to_show_is_refused() -> None:
+    with raises("name.unknown.near", given="quite", near="quiet"):
+        make_progress("quite")  # type: ignore[arg-type]
 
 
 def test_a_log_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,10 @@
-"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT --rest | --serve.
+"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT --rest |
+--serve.
 
-With ``--rest`` it runs below ROOT every case that is otherwise omitted, in as many processes as a launcher started.
-With ``--serve`` it reads folder names from stdin, and forks a process for each one that runs there, or two for the
-cases below it, as a launcher would start them: the imports are paid for once.
+With ``--rest`` it runs below ROOT every case that is otherwise omitted, in as many processes as a
+launcher started. With ``--serve`` it reads folder names from stdin, and forks a process for each
+one that runs there, or two for the cases below it, as a launcher would start them: the imports are
+paid for once.
 """
 
 import gc
@@ -24,7 +26,7 @@ from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.catalog import make_method, method_settings
-from safecl.methods.method import Method
+from safecl.methods.method import Method, all_logits
 from safecl.pet.settings import pet_settings
 
 CLASSES = [["a", "b", "c", "d"], ["e"], ["f", "g", "a"]]
@@ -35,34 +37,60 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 SHORT = {"sessions": [["a", "b", "c", "d"], ["e"]], "train": 4, "test": 1}
 # A last batch of 1 for class session 2, which two processes cannot share; of odd size elsewhere.
-TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # saves a checkpoint after every step
+# saves a checkpoint after every step
+TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)
 QUICK = {
-    **{name: {"align_epochs": 2, "align_samples": 4} for name in ("slca", "ssiat", "tuna", "mos", "rsiat")},
+    **{
+        name: {"align_epochs": 2, "align_samples": 4}
+        for name in ("slca", "ssiat", "tuna", "mos", "rsiat")
+    },
     "coda": {"components": 3},
     "loranpac": {"size": 40},
 }
 
 
 def cases(rest: bool) -> list[tuple[str, str]]:
-    """(method, stream): SAFE, also with its transfer loss, which is no mean over pictures, and SLCA with its samples.
+    """(method, stream): SAFE, also with its transfer loss, which is no mean over pictures, and SLCA
+    with its samples.
 
     ``rest``: every other pair of a method with classes or domains.
     """
     own = [("safe", "class"), ("safe", "transfer"), ("slca", "domain")]
     return (
-        [c for name in method_settings() for c in ((name, "class"), (name, "domain")) if c not in own] if rest else own
+        [
+            c
+            for name in method_settings()
+            for c in ((name, "class"), (name, "domain"))
+            if c not in own
+        ]
+        if rest
+        else own
     )
 
 
 def tiny_run(
-    folder: Path, options: dict[str, Any], accelerator: Accelerator, name: str = "safe", train: TrainSettings = TRAIN
+    folder: Path,
+    options: dict[str, Any],
+    accelerator: Accelerator,
+    name: str = "safe",
+    train: TrainSettings = TRAIN,
 ) -> tuple[dict[str, Any], Method]:
-    """A method on a stream. SAFE has pilots where there are enough classes for them, or else is as in the paper."""
-    stream, backbone, kind = make_stream(**options), make_backbone(depth=1), method_settings()[name]
-    chosen: dict[str, Any] = {"pet": pet_settings("ssf"), "ridge": RidgeSettings(size=40, patches=False)}
-    chosen = {key: value for key, value in chosen.items() if key in kind.model_fields} | QUICK.get(name, {})
+    """A method on a stream. SAFE has pilots where there are enough classes for them, or else is as
+    in the paper.
+    """
+    stream = make_stream(**options)
+    backbone = make_backbone(depth=1)
+    kind = method_settings()[name]
+    chosen: dict[str, Any] = {
+        "pet": pet_settings("ssf"),
+        "ridge": RidgeSettings(size=40, patches=False),
+    }
+    chosen = {key: value for key, value in chosen.items() if key in kind.model_fields} | QUICK.get(
+        name, {}
+    )
     if name == "safe":
-        chosen["pilot"] = len(options["sessions"][0]) > 3
+        use = {"use": len(options["sessions"][0]) > 3}
+        chosen |= dict.fromkeys(("pilots", "limit", "average", "release", "untuned"), use)
     method = make_method(kind(**chosen), backbone)
     return run(method, stream, folder, accelerator=accelerator, train=train), method
 
@@ -70,12 +98,13 @@ def tiny_run(
 def answers(method: Method) -> dict[str, torch.Tensor]:
     images = torch.rand(20, 3, 16, 16, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
-        return method.all_logits(images)
+        return all_logits(method, images)
 
 
 def everywhere(root: Path, rest: bool) -> None:
     """Every case, in as many processes as there are; each leaves its state and its answers."""
-    accelerator, train = Accelerator(cpu=True), TRAIN.model_copy(update={"save_seconds": 60.0})
+    accelerator = Accelerator(cpu=True)
+    train = TRAIN.model_copy(update={"save_seconds": 60.0})
     for name, kind in cases(rest):
         summary, method = tiny_run(root / f"{name}-{kind}", STREAMS[kind], accelerator, name, train)
         file = root / f"{name}-{kind}_{accelerator.process_index}.safetensors"
@@ -88,7 +117,9 @@ def both(root: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2"
+    )
     second = os.fork()
     os.environ.update(RANK=str(int(second == 0)), LOCAL_RANK=str(int(second == 0)))
     everywhere(root, rest=False)
@@ -97,7 +128,8 @@ def both(root: Path) -> None:
 
 
 def serve() -> None:
-    """A line in: a folder. A line out: the process that runs there; another, when it has ended: its exit code.
+    """A line in: a folder. A line out: the process that runs there; another, when it has ended: its
+    exit code.
 
     Words before the folder: ``one`` or ``two`` processes run the cases, in place of a short run.
     """

@@ -17,11 +17,27 @@ MakeStream = Callable[..., Stream]
         ([["a", "b", "c"], ["d"], ["e"]], "class", "5 classes in 3 sessions of 3 and 2 × 1"),
         ([["a", "b"], ["c", "d"], ["e"]], "class", "5 classes in 3 sessions of 2 × 2 and 1"),
         ([["a", "b"], ["c"]], "class", "3 classes in 2 sessions of 2 and 1"),
-        ([["a", "b", "c"], ["d", "e"], ["f", "g"], ["h"]], "class", "8 classes in 4 sessions of 3, 2 × 2 and 1"),
-        ([["a"], ["b"], ["c", "d"], ["e", "f"]], "class", "6 classes in 4 sessions of 2 × 1 and 2 × 2"),
+        (
+            [["a", "b", "c"], ["d", "e"], ["f", "g"], ["h"]],
+            "class",
+            "8 classes in 4 sessions of 3, 2 × 2 and 1",
+        ),
+        (
+            [["a"], ["b"], ["c", "d"], ["e", "f"]],
+            "class",
+            "6 classes in 4 sessions of 2 × 1 and 2 × 2",
+        ),
         ([["a"]], "class", "1 class in 1 session"),
-        ([["a", "b"]] * 2, "domain", "2 classes, the same in each of 2 sessions: session 1, session 2"),
-        ([["a"], ["a", "b"]], "mixed", "2 classes, known and new ones in each of 2 sessions: session 1, session 2"),
+        (
+            [["a", "b"]] * 2,
+            "domain",
+            "2 classes, the same in each of 2 sessions: session 1, session 2",
+        ),
+        (
+            [["a"], ["a", "b"]],
+            "mixed",
+            "2 classes, known and new ones in each of 2 sessions: session 1, session 2",
+        ),
     ],
 )
 def test_the_cut_into_sessions_in_words(

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from safecl.heads.cosine import CosineHead
-from safecl.heads.leave_one_out import leaving_out, one_of_each
+from safecl.heads.left_out import LeftOut, one_of_each
 from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
 RANDOM = torch.Generator().manual_seed(0)
-FEATURES, TARGETS = torch.randn(40, 6, generator=RANDOM), torch.arange(40) % 5
+FEATURES = torch.randn(40, 6, generator=RANDOM)
+TARGETS = torch.arange(40) % 5
 
 
 def ridge(features: Tensor = FEATURES, targets: Tensor = TARGETS) -> RidgeHead:
@@ -36,19 +37,26 @@ def test_a_dropped_class_leaves_the_logits_of_the_others(gone: int) -> None:
     for count in (2, 1, 2):
         linear.grow(count, RANDOM)
     rest = [c for c in range(5) if c != gone]
-    for head, ask in ((ridge(), RidgeHead.logits), (cosine(), CosineHead.forward), (linear, LinearHead.forward)):
+    for head, ask in (
+        (ridge(), RidgeHead.logits),
+        (cosine(), CosineHead.forward),
+        (linear, LinearHead.forward),
+    ):
         before = ask(head, FEATURES)  # type: ignore[arg-type]
         head.drop_class(gone)
         assert torch.allclose(ask(head, FEATURES), before[:, rest])  # type: ignore[arg-type]
 
 
 def test_what_was_observed_apart_is_added_whatever_the_order_of_classes() -> None:
-    """One head goes on with class 3, the other with classes 4 and 1, which have other numbers there."""
+    """One head goes on with class 3, the other with classes 4 and 1, which have other numbers
+    there.
+    """
     shared = TARGETS < 3
     first, third, last = (FEATURES[rows] for rows in (shared, TARGETS == 3, TARGETS == 4))
     for make in (ridge, cosine):
         base = make(first, TARGETS[shared])
-        one, other = copy.deepcopy(base), copy.deepcopy(base)
+        one = copy.deepcopy(base)
+        other = copy.deepcopy(base)
         index = torch.tensor([0, 1, 2, 4])  # class 3 of the other head is class 4 here
         if isinstance(base, RidgeHead):
             one.add(third, torch.full((8,), 3))
@@ -68,8 +76,7 @@ def test_what_was_observed_apart_is_added_whatever_the_order_of_classes() -> Non
 
 def test_a_centroid_without_a_picture_is_the_mean_of_the_others() -> None:
     head = cosine()
-    with leaving_out(head, TARGETS, one_of_each(TARGETS)):
-        found = head(FEATURES)
+    found = head(FEATURES, LeftOut(TARGETS, one_of_each(TARGETS)))
     for i in range(3):
         rest = torch.arange(40) != i
         wanted = cosine(FEATURES[rest], TARGETS[rest])(FEATURES[i : i + 1])

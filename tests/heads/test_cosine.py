@@ -1,4 +1,6 @@
-"""The cosine head: logits, growing, imprinting, and a state that brings its own number of classes."""
+"""The cosine head: logits, growing, imprinting, and a state that brings its own number of
+classes.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ from safecl.randomness import generator
 
 def head_of(classes: int, width: int, dtype: torch.dtype = torch.float32) -> CosineHead:
     head = CosineHead(width, scale=7.0).to(dtype)
-    head.grow(torch.randn(classes, width, generator=torch.Generator().manual_seed(classes), dtype=dtype))
+    head.grow(
+        torch.randn(classes, width, generator=torch.Generator().manual_seed(classes), dtype=dtype)
+    )
     return head
 
 
@@ -23,9 +27,14 @@ def unit(rows: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 def test_logits_are_scaled_cosines(dtype: torch.dtype, tolerance: float) -> None:
     head = head_of(4, 6, dtype)
-    f, w = np.random.default_rng(0).normal(size=(5, 6)) * 30, head.weight.detach().double().numpy()
-    expected = [[7 * sum(a * b for a, b in zip(x, y, strict=True)) for y in unit(w)] for x in unit(f)]
-    assert np.allclose(head(torch.tensor(f, dtype=dtype)).detach(), expected, rtol=tolerance, atol=tolerance)
+    f = np.random.default_rng(0).normal(size=(5, 6)) * 30
+    w = head.weight.detach().double().numpy()
+    expected = [
+        [7 * sum(a * b for a, b in zip(x, y, strict=True)) for y in unit(w)] for x in unit(f)
+    ]
+    assert np.allclose(
+        head(torch.tensor(f, dtype=dtype)).detach(), expected, rtol=tolerance, atol=tolerance
+    )
 
 
 def test_a_new_head_knows_no_class() -> None:
@@ -59,7 +68,11 @@ def test_random_rows_are_appended_to_those_that_are_there() -> None:
     head = head_of(3, 6, torch.float64)
     old = head.weight.detach().clone()
     head.grow_random(2, generator(0, "head"))
-    assert torch.equal(head.weight[:3], old) and head.weight.shape == (5, 6) and head.weight.dtype == torch.float64
+    assert (
+        torch.equal(head.weight[:3], old)
+        and head.weight.shape == (5, 6)
+        and head.weight.dtype == torch.float64
+    )
 
 
 @pytest.mark.parametrize("trainable", [True, False])
@@ -73,22 +86,32 @@ def test_growing_and_imprinting_leave_it_as_trainable_as_it_was(trainable: bool)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-def test_an_imprinted_row_is_the_mean_unit_feature_of_its_class(dtype: torch.dtype, tolerance: float) -> None:
+def test_an_imprinted_row_is_the_mean_unit_feature_of_its_class(
+    dtype: torch.dtype, tolerance: float
+) -> None:
     random = np.random.default_rng(1)
-    f, y = random.normal(size=(20, 6)) * np.exp(random.normal(size=(20, 1))), random.integers(0, 4, 20)
+    f = random.normal(size=(20, 6)) * np.exp(random.normal(size=(20, 1)))
+    y = random.integers(0, 4, 20)
     head = CosineHead(6).to(dtype)
     head.observe(torch.tensor(f, dtype=dtype), torch.tensor(y))
     head.imprint()
-    expected = [np.mean([row for row, label in zip(unit(f), y, strict=True) if label == c], axis=0) for c in range(4)]
+    expected = [
+        np.mean([row for row, label in zip(unit(f), y, strict=True) if label == c], axis=0)
+        for c in range(4)
+    ]
     assert np.allclose(head.weight.detach(), expected, rtol=tolerance, atol=tolerance)
     assert head.counts.tolist() == np.bincount(y).tolist()
 
 
 @given(st.integers(0, 2**31), st.lists(st.integers(1, 5), min_size=1, max_size=5), st.randoms())
-def test_neither_the_order_nor_the_size_of_batches_matters(seed: int, sizes: list[int], random) -> None:  # type: ignore[no-untyped-def]
+def test_neither_the_order_nor_the_size_of_batches_matters(
+    seed: int, sizes: list[int], random
+) -> None:  # type: ignore[no-untyped-def]
     generator = torch.Generator().manual_seed(seed)
-    f, y = torch.randn(sum(sizes), 4, generator=generator), torch.randint(0, 3, (sum(sizes),), generator=generator)
-    whole, parts = CosineHead(4), CosineHead(4)
+    f = torch.randn(sum(sizes), 4, generator=generator)
+    y = torch.randint(0, 3, (sum(sizes),), generator=generator)
+    whole = CosineHead(4)
+    parts = CosineHead(4)
     whole.observe(f, y)
     batches = list(zip(f.split(sizes), y.split(sizes), strict=True))
     random.shuffle(batches)
@@ -122,7 +145,8 @@ def test_the_scale_is_learned_with_the_rows() -> None:
 
 
 def test_a_state_brings_its_own_number_of_classes() -> None:
-    full, empty = head_of(5, 6), head_of(2, 6)
+    full = head_of(5, 6)
+    empty = head_of(2, 6)
     full.observe(torch.randn(4, 6), torch.tensor([0, 1, 4, 2]))
     empty.load_state_dict(full.state_dict())
     f = torch.randn(3, 6)
@@ -134,11 +158,11 @@ def test_a_state_brings_its_own_number_of_classes() -> None:
 
 
 def test_centroids_are_means_of_unit_features_or_of_the_features_as_they_are() -> None:
-    features, targets = (
-        torch.randn(6, 4, generator=torch.Generator().manual_seed(0)) * 5,
-        torch.tensor([0, 0, 0, 1, 1, 1]),
-    )
+    features = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)) * 5
+    targets = torch.tensor([0, 0, 0, 1, 1, 1])
     for unit, rows in ((True, features / features.norm(dim=1, keepdim=True)), (False, features)):
         head = CosineHead(4, unit=unit)
         head.observe(features, targets)
-        assert torch.allclose(head.centroids(), torch.stack([rows[:3].mean(dim=0), rows[3:].mean(dim=0)]), atol=1e-6)
+        assert torch.allclose(
+            head.centroids(), torch.stack([rows[:3].mean(dim=0), rows[3:].mean(dim=0)]), atol=1e-6
+        )

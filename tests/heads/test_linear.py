@@ -1,4 +1,6 @@
-"""The linear head: blocks of classes, one a session that brings new ones, and a state that brings its own blocks."""
+"""The linear head: blocks of classes, one a session that brings new ones, and a state that brings
+its own blocks.
+"""
 
 import numpy as np
 import pytest
@@ -35,7 +37,8 @@ def features() -> Tensor:
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_all_blocks_in_class_order(kind: str, features: Tensor) -> None:
     head = head_of(3, 1, 2, **KINDS[kind])
-    f, w = features.double().numpy(), weights(head)
+    f = features.double().numpy()
+    w = weights(head)
     if kind == "cosine":
         f, w = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (f, w))
         expected = 20 * f @ w.T
@@ -58,7 +61,9 @@ def test_a_fresh_block_is_drawn_from_its_generator_alone() -> None:
     for head, seed in ((one, 0), (same, 0), (other, 1)):
         head.grow(200, generator(seed, "head"))
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert torch.equal(one.weights[0], same.weights[0]) and not torch.equal(one.weights[0], other.weights[0])
+    assert torch.equal(one.weights[0], same.weights[0]) and not torch.equal(
+        one.weights[0], other.weights[0]
+    )
     drawn = one.weights[0].detach()
     assert float(drawn.std()) == pytest.approx(0.02, rel=0.02) and abs(float(drawn.mean())) < 1e-3
     assert not one.biases[0].any()
@@ -66,11 +71,15 @@ def test_a_fresh_block_is_drawn_from_its_generator_alone() -> None:
 
 def test_growing_keeps_the_old_blocks_to_the_bit(features: Tensor) -> None:
     head = head_of(3, 2)
-    logits, old = head(features), list(head.parameters())
+    logits = head(features)
+    old = list(head.parameters())
     values = [parameter.detach().clone() for parameter in old]
     head.grow(4, generator(0, "head", 2))
     kept = [*head.weights[:2], *head.biases[:2]]
-    assert all(one is other and torch.equal(one, was) for one, other, was in zip(old, kept, values, strict=True))
+    assert all(
+        one is other and torch.equal(one, was)
+        for one, other, was in zip(old, kept, values, strict=True)
+    )
     assert torch.allclose(head(features)[:, :5], logits, atol=1e-6)
 
 
@@ -88,7 +97,9 @@ def test_the_block_of_a_class_follows_its_first_appearance() -> None:
 @pytest.mark.parametrize(
     "blocks, expected", [([2], [2]), ([-1], [2]), ([0, 1], [0, 1]), ([], []), (range(3), [0, 1, 2])]
 )
-def test_only_the_chosen_blocks_are_trained(blocks: list[int], expected: list[int], features: Tensor) -> None:
+def test_only_the_chosen_blocks_are_trained(
+    blocks: list[int], expected: list[int], features: Tensor
+) -> None:
     head = head_of(3, 1, 2)
     head.train_only([0])
     head.train_only(blocks)
@@ -114,7 +125,8 @@ def test_a_new_block_is_trainable_where_the_old_ones_are_not() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("there", [(), (3,), (3, 1, 2)])
 def test_a_state_brings_its_own_blocks(kind: str, there: tuple[int, ...], features: Tensor) -> None:
-    full, other = head_of(3, 1, 2, **KINDS[kind]), head_of(*there, **KINDS[kind])
+    full = head_of(3, 1, 2, **KINDS[kind])
+    other = head_of(*there, **KINDS[kind])
     state = {f"head.{key}": value for key, value in full.state_dict().items()}
     torch.nn.ModuleDict({"head": other}).load_state_dict(state)
     assert other.sizes == [3, 1, 2] and torch.equal(other(features), full(features))

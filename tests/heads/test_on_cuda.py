@@ -1,20 +1,24 @@
 """The heads on a GPU give what they give on the CPU."""
 
+import re
+
 import pytest
 import torch
 
-from safecl.errors import SafeclError
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
-from safecl.methods.following import Following
+from safecl.methods.beyond.following import Following
 from safecl.ram import free_memory
 from safecl.randomness import generator
+from tests.conftest import raises
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-FEATURES, TARGETS = torch.randn(300, 24, generator=generator(0)), torch.arange(300) % 5
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda")
+FEATURES = torch.randn(300, 24, generator=generator(0))
+TARGETS = torch.arange(300) % 5
 
 
 @pytest.mark.parametrize("size", [100, 500], ids=["primal", "dual"])
@@ -31,12 +35,14 @@ def test_the_ridge_head_chooses_and_answers_the_same(size: int) -> None:
 
 def test_heads_on_a_device_share_one_projection() -> None:
     one, other = (RidgeHead(24, RidgeSettings(size=50), device=CUDA) for _ in range(2))
-    assert one.projection.is_cuda and one.projection.data_ptr() == other.projection.data_ptr()
-    assert torch.equal(one.projection.cpu(), RidgeHead(24, RidgeSettings(size=50)).projection)
+    own = one.project.projection
+    assert own.is_cuda and own.data_ptr() == other.project.projection.data_ptr()
+    plain = RidgeHead(24, RidgeSettings(size=50))
+    assert torch.equal(own.cpu(), plain.project.projection)
 
 
 def test_a_size_that_does_not_fit_the_gpu_is_refused() -> None:
-    with pytest.raises(SafeclError, match=r"GB of memory on cuda, where .* GB are free; set ridge\.size to"):
+    with raises("ridge.memory", device="cuda", advice=re.compile(r"^set ridge\.size to")):
         RidgeHead(24, RidgeSettings(size=10**6), device=CUDA)
 
 
@@ -77,7 +83,8 @@ def test_a_memory_takes_the_fast_head_to_the_same_weights() -> None:
 
 
 def test_a_linear_head_grows_and_loads_on_its_device() -> None:
-    here, there = LinearHead(24), LinearHead(24).to(CUDA)
+    here = LinearHead(24)
+    there = LinearHead(24).to(CUDA)
     for head in (here, there):
         head.grow(3, generator(0, "head"))
     assert torch.allclose(there(FEATURES.to(CUDA)).cpu(), here(FEATURES), atol=1e-4)

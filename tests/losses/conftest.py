@@ -29,7 +29,9 @@ class Brute:
     @classmethod
     def cross_entropy(cls, logits: Array, labels: Array) -> Array:
         """One value an item."""
-        return np.array([-np.log(cls.softmax(row)[label]) for row, label in zip(logits, labels, strict=True)])
+        return np.array(
+            [-np.log(cls.softmax(row)[label]) for row, label in zip(logits, labels, strict=True)]
+        )
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +45,10 @@ def features() -> Callable[..., tuple[Array, ...]]:
 
     def draw(seed: int, *shapes: tuple[int, ...]) -> tuple[Array, ...]:
         random = np.random.default_rng(seed)
-        return tuple(random.normal(0.3, 1, shape) * np.exp(random.normal(0, 1, (shape[0], 1))) for shape in shapes)
+        return tuple(
+            random.normal(0.3, 1, shape) * np.exp(random.normal(0, 1, (shape[0], 1)))
+            for shape in shapes
+        )
 
     return draw
 

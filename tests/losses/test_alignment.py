@@ -19,7 +19,8 @@ def test_alignment_is_one_minus_the_cosine(
     for shape in ((6, 4), (1, 3)):
         g, f = features(0, shape, shape)
         terms = [1 - brute.cosine(a, b) for a, b in zip(g, f, strict=True)]
-        teacher, fast = torch.tensor(g, dtype=dtype), torch.tensor(f, dtype=dtype)
+        teacher = torch.tensor(g, dtype=dtype)
+        fast = torch.tensor(f, dtype=dtype)
         assert close(alignment(teacher, fast), sum(terms) / len(terms))
         assert close(alignment(teacher, fast, "sum"), sum(terms))
 

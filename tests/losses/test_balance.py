@@ -13,13 +13,20 @@ def gradient(loss: Tensor, features: Tensor) -> Tensor:
 
 
 @given(st.integers(0, 2**31), st.floats(1e-3, 10), st.floats(1e-4, 1e4))
-def test_the_term_pulls_as_it_does_but_never_with_more_than_its_share(seed: int, share: float, scale: float) -> None:
+def test_the_term_pulls_as_it_does_but_never_with_more_than_its_share(
+    seed: int, share: float, scale: float
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(4, 6, generator=generator, dtype=torch.float64, requires_grad=True)
     main = (features @ torch.randn(6, generator=generator, dtype=torch.float64)).exp().mean()
-    term = scale * (features - torch.randn(4, 6, generator=generator, dtype=torch.float64)).pow(4).mean()
+    term = (
+        scale
+        * (features - torch.randn(4, 6, generator=generator, dtype=torch.float64)).pow(4).mean()
+    )
     held = limited(term, main, features, share)
-    free, pull, push = gradient(term, features), gradient(held, features), gradient(main, features)
+    free = gradient(term, features)
+    pull = gradient(held, features)
+    push = gradient(main, features)
     assert torch.allclose(pull.norm(), torch.minimum(free.norm(), share * push.norm()), rtol=1e-9)
     assert torch.allclose(pull / pull.norm(), free / free.norm(), atol=1e-9)
     assert torch.allclose(held / term, pull.norm() / free.norm(), rtol=1e-9)
@@ -33,7 +40,8 @@ def test_a_term_within_its_share_is_left_as_it_is() -> None:
 
 def test_the_scale_is_a_constant_to_the_optimiser() -> None:
     features = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    main, term = features.square().sum(), features.pow(4).sum()
+    main = features.square().sum()
+    term = features.pow(4).sum()
     held = limited(term, main, features, 0.1)
     ratio = (held / term).detach()
     assert ratio < 1

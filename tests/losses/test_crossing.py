@@ -11,7 +11,10 @@ from safecl.heads.cosine import CosineHead
 from safecl.losses import crossing
 
 Features = Callable[..., tuple[np.ndarray, ...]]
-N, D, OLD, CLASSES = 7, 5, 3, 4
+N = 7
+D = 5
+OLD = 3
+CLASSES = 4
 
 
 @pytest.fixture
@@ -24,7 +27,9 @@ def batch(features: Features) -> tuple[np.ndarray, ...]:
 def terms(brute: Any, batch: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Cross-entropy of every feature and of every prototype under a linear classifier."""
     f, prototypes, weight, labels = batch
-    return brute.cross_entropy(f @ weight.T, labels), brute.cross_entropy(prototypes @ weight.T, np.arange(OLD))
+    return brute.cross_entropy(f @ weight.T, labels), brute.cross_entropy(
+        prototypes @ weight.T, np.arange(OLD)
+    )
 
 
 def test_two_means_adds_the_batch_and_the_prototypes(
@@ -47,7 +52,11 @@ def test_concat_takes_one_mean_over_all_items(
 
 @pytest.mark.parametrize("pooling", ["two_means", "concat"])
 def test_without_old_classes_it_is_the_cross_entropy_of_the_batch(
-    pooling: Any, brute: Any, batch: tuple[np.ndarray, ...], dtype: torch.dtype, close: Callable[..., bool]
+    pooling: Any,
+    brute: Any,
+    batch: tuple[np.ndarray, ...],
+    dtype: torch.dtype,
+    close: Callable[..., bool],
 ) -> None:
     f, prototypes, weight = (torch.tensor(part, dtype=dtype) for part in batch[:3])
     found = crossing(lambda x: x @ weight.T, f, torch.tensor(batch[3]), prototypes[:0], pooling)
@@ -55,8 +64,12 @@ def test_without_old_classes_it_is_the_cross_entropy_of_the_batch(
 
 
 @pytest.mark.parametrize("pooling", ["two_means", "concat"])
-def test_the_gradient_reaches_features_prototypes_and_classifier(pooling: Any, batch: tuple[np.ndarray, ...]) -> None:
-    f, prototypes, weight = (torch.tensor(part, dtype=torch.float32, requires_grad=True) for part in batch[:3])
+def test_the_gradient_reaches_features_prototypes_and_classifier(
+    pooling: Any, batch: tuple[np.ndarray, ...]
+) -> None:
+    f, prototypes, weight = (
+        torch.tensor(part, dtype=torch.float32, requires_grad=True) for part in batch[:3]
+    )
     head = CosineHead(D)
     head.grow(weight.detach())
     crossing(head, f, torch.tensor(batch[3]), prototypes, pooling).backward()

@@ -20,7 +20,12 @@ Close = Callable[..., bool]
 def brute_covariance(rows: np.ndarray) -> np.ndarray:
     n, d = rows.shape
     mean = rows.sum(axis=0) / n
-    return np.array([[sum((x[i] - mean[i]) * (x[j] - mean[j]) for x in rows) / n for j in range(d)] for i in range(d)])
+    return np.array(
+        [
+            [sum((x[i] - mean[i]) * (x[j] - mean[j]) for x in rows) / n for j in range(d)]
+            for i in range(d)
+        ]
+    )
 
 
 def test_feature_alignment_is_one_minus_the_cosine(
@@ -28,11 +33,15 @@ def test_feature_alignment_is_one_minus_the_cosine(
 ) -> None:
     g, f = features(0, (6, 4), (6, 4))
     expected = np.mean([1 - brute.cosine(a, b) for a, b in zip(g, f, strict=True)])
-    assert close(feature_alignment(torch.tensor(g, dtype=dtype), torch.tensor(f, dtype=dtype)), expected)
+    assert close(
+        feature_alignment(torch.tensor(g, dtype=dtype), torch.tensor(f, dtype=dtype)), expected
+    )
 
 
 @given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 6))
-def test_feature_alignment_is_half_the_squared_distance_on_the_sphere(seed: int, n: int, d: int) -> None:
+def test_feature_alignment_is_half_the_squared_distance_on_the_sphere(
+    seed: int, n: int, d: int
+) -> None:
     random = np.random.default_rng(seed)
     g, f = (torch.from_numpy(random.normal(size=(n, d))) for _ in range(2))
     distance = (normalize(g, dim=1) - normalize(f, dim=1)).square().sum(dim=1).mean()
@@ -47,10 +56,13 @@ def test_logit_alignment_is_the_divergence_of_softened_predictions(
         total = 0.0
         for a, b in zip(g, f, strict=True):
             teacher, student = (
-                brute.softmax(np.array([scale * brute.cosine(x, row) / temperature for row in p])) for x in (a, b)
+                brute.softmax(np.array([scale * brute.cosine(x, row) / temperature for row in p]))
+                for x in (a, b)
             )
             total += sum(t * np.log(t / s) for t, s in zip(teacher, student, strict=True))
-        found = logit_alignment(*(torch.tensor(x, dtype=dtype) for x in (g, f, p)), scale, temperature)
+        found = logit_alignment(
+            *(torch.tensor(x, dtype=dtype) for x in (g, f, p)), scale, temperature
+        )
         assert close(found, temperature**2 * total / len(g))
 
 
@@ -60,7 +72,9 @@ def test_covariance_alignment_is_a_quarter_of_the_squared_frobenius_distance(
     g, f = features(2, (6, 4), (6, 4))
     difference = brute_covariance(brute.unit(g)) - brute_covariance(brute.unit(f))
     expected = sum(v * v for v in difference.flat) / 4
-    assert close(covariance_alignment(torch.tensor(g, dtype=dtype), torch.tensor(f, dtype=dtype)), expected)
+    assert close(
+        covariance_alignment(torch.tensor(g, dtype=dtype), torch.tensor(f, dtype=dtype)), expected
+    )
 
 
 @pytest.mark.parametrize("loss", ["fa", "la", "ssa"])

@@ -19,7 +19,9 @@ SHAPES = [(6, 4), (2, 5), (1, 3), (7, 1)]
 
 def brute_correlation(ptm: np.ndarray, slow: np.ndarray) -> np.ndarray:
     n, d = ptm.shape
-    return np.array([[sum(ptm[k, i] * slow[k, j] for k in range(n)) / n for j in range(d)] for i in range(d)])
+    return np.array(
+        [[sum(ptm[k, i] * slow[k, j] for k in range(n)) / n for j in range(d)] for i in range(d)]
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -47,7 +49,9 @@ def test_diagonal_and_redundancy_are_the_printed_sums(
 
 
 @given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 9))
-def test_unit_features_make_the_trace_a_mean_cosine_and_the_norm_a_mean_of_products(seed: int, n: int, d: int) -> None:
+def test_unit_features_make_the_trace_a_mean_cosine_and_the_norm_a_mean_of_products(
+    seed: int, n: int, d: int
+) -> None:
     random = np.random.default_rng(seed)
     g, f = (normalize(torch.from_numpy(random.normal(size=(n, d))), dim=1) for _ in range(2))
     m = cross_correlation(g, f)
@@ -57,7 +61,8 @@ def test_unit_features_make_the_trace_a_mean_cosine_and_the_norm_a_mean_of_produ
     products = (f @ f.T) * (g @ g.T)
     assert torch.allclose(m.square().sum(), products.sum() / n**2, atol=1e-12)
     assert m.square().sum() <= 1 + 1e-12
-    # L_diag = 1 − 2/d · mean cosine + 1/d Σ M_ii², so it cannot pull at the mean cosine with more than 2/d
+    # L_diag = 1 − 2/d · mean cosine + 1/d Σ M_ii², so it cannot pull at the mean cosine with more
+    # than 2/d
     expected = 1 - 2 / d * cosines.mean() + m.diagonal().square().sum() / d
     assert torch.allclose(diagonal(m), expected, atol=1e-12)
     # and L_rdn is at most 1 / (d(d−1))
@@ -74,7 +79,11 @@ def test_the_length_of_a_feature_means_nothing_to_the_correlation(seed: int, len
 
 @pytest.mark.parametrize("kind", ["one picture", "zeros", "all the same"])
 def test_degenerate_batches_give_finite_losses_and_gradients(kind: str) -> None:
-    g = {"one picture": torch.randn(1, 5), "zeros": torch.zeros(4, 5), "all the same": torch.ones(4, 5)}[kind]
+    g = {
+        "one picture": torch.randn(1, 5),
+        "zeros": torch.zeros(4, 5),
+        "all the same": torch.ones(4, 5),
+    }[kind]
     f = g.clone().requires_grad_()
     m = cross_correlation(g, f)
     loss = diagonal(m) + redundancy(m)

@@ -1,4 +1,6 @@
-"""Methods of every make on a tiny backbone, and the engine's own training loop to teach them with."""
+"""Methods of every make on a tiny backbone, and the engine's own training loop to teach them
+with.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,22 +24,30 @@ from safecl.pet.settings import pet_settings
 from safecl.streams.stream import Stream
 
 METHODS = method_settings()
+BEYOND = ("pilots", "limit", "average", "release", "untuned")  # groups of SAFE that have a switch
 TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
 PLAIN: dict[str, Any] = {"layers": 1, "patches": False, "mirror": False}
 RIDGE = RidgeSettings(size=40, **PLAIN)
 READING_MORE = RidgeSettings(size=40, patches=True, mirror=True)
 ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute", **PLAIN)
 
-# Every method, some with switches, and SAFE with its switches on other sides than the default, several at a time.
+# Every method, some with switches, and SAFE with its switches on other sides than the default,
+# several at a time.
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
     "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
     "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False, **PLAIN)},
     "safe that chooses what to read": {"name": "safe", "ridge": RidgeSettings(size=40)},
-    "ranpac that reads more": {"name": "ranpac", "ridge": READING_MORE.model_copy(update={"project": False})},
+    "ranpac that reads more": {
+        "name": "ranpac",
+        "ridge": READING_MORE.model_copy(update={"project": False}),
+    },
     "safe that reads more": {"name": "safe", "ridge": READING_MORE},
     **{
-        "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}
+        "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {
+            "name": "safe",
+            **switches,
+        }
         for switches in (
             {"teacher": "none", "aggregation": "add", "loss": "none"},
             {"teacher": "ptm", "aggregation": "max", "loss": "fa", "new_rows": "zero"},
@@ -46,10 +56,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "aggregation": "concat",
                 "statistics": "shared",
                 "loss": "la",
-                "pilot": False,
+                "beyond": False,
                 "temperature": "learned",
             },
-            {"lambda_cross": 0.0, "loss": "ssa", "pilot": False, "statistics": "shared", "aggregation": "add"},
+            {
+                "lambda_cross": 0.0,
+                "loss": "ssa",
+                "beyond": False,
+                "statistics": "shared",
+                "aggregation": "add",
+            },
             {
                 "new_rows": "zero",
                 "slow_rows": "keep",
@@ -58,9 +74,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "cos_reduction": "sum",
                 "statistics": "shared",
                 "aggregation": "entropy",
-                "pilot": False,
+                "beyond": False,
             },
-            {"reduction": "mean", "lambda_diag": 1.0, "pilot": False},
+            {"reduction": "mean", "lambda_diag": 1.0, "beyond": False},
             {
                 "teacher": "ptm",
                 "cross_pooling": "concat",
@@ -92,44 +108,71 @@ class Watched(Trainer):
 
 
 def new_method(
-    backbone: Backbone, settings: dict[str, Any], pet: str = "adapter", seed: int = 0, ridge: RidgeSettings = RIDGE
+    backbone: Backbone,
+    settings: dict[str, Any],
+    pet: str = "adapter",
+    seed: int = 0,
+    ridge: RidgeSettings = RIDGE,
 ) -> Method:
     """A method that has learned nothing yet; a PET or a ridge head goes to those that have one."""
     kind = METHODS[settings["name"]]
-    tiny = {"pet": pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {})), "ridge": ridge}
+    tiny = {
+        "pet": pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {})),
+        "ridge": ridge,
+    }
     groups = {name: value for name, value in tiny.items() if name in kind.model_fields}
-    return make_method(kind(**{**SHORT.get(settings["name"], {}), **groups, **grouped(settings)}), backbone, seed)
+    return make_method(
+        kind(**{**SHORT.get(settings["name"], {}), **groups, **grouped(settings)}), backbone, seed
+    )
 
 
 def grouped(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings of a method with those of its groups inside them: ``gamma`` in ``answer``."""
-    fields, found = METHODS[settings["name"]].model_fields, dict[str, Any]()
+    fields = METHODS[settings["name"]].model_fields
+    found = dict[str, Any]()
     for key, value in settings.items():
-        if key in fields:
+        if key == "beyond":  # all that SAFE has beyond its paper, as it learns; or pilots so long
+            found |= {name: {"use": bool(value)} for name in BEYOND}
+            if value and value is not True:
+                found["pilots"]["epochs"] = value
+        elif key in fields:
             found[key] = value
         else:
             group = next(
-                name for name, field in fields.items() if key in getattr(type(field.default), "model_fields", ())
+                name
+                for name, field in fields.items()
+                if key in getattr(type(field.default), "model_fields", ())
             )
             found.setdefault(group, {})[key] = value
     return found
 
 
 SHORT: dict[str, dict[str, Any]] = {
-    **{name: {"align_epochs": 1, "align_samples": 4} for name in ("slca", "ssiat", "tuna", "mos", "rsiat")},
+    **{
+        name: {"align_epochs": 1, "align_samples": 4}
+        for name in ("slca", "ssiat", "tuna", "mos", "rsiat")
+    },
     "siprompts": {"length": 2},
     "loranpac": {"size": 16},
 }
 
 
 def new_fit(
-    method: Method, stream: Stream, train: TrainSettings = TRAIN, seed: int = 0, folder: Path | None = None
+    method: Method,
+    stream: Stream,
+    train: TrainSettings = TRAIN,
+    seed: int = 0,
+    folder: Path | None = None,
 ) -> Watched:
     return Watched(Accelerator(cpu=True), method, train, stream.transform, seed, Progress(), folder)
 
 
 def teach(
-    method: Method, stream: Stream, first: int = 1, last: int | None = None, fit: Watched | None = None
+    method: Method,
+    stream: Stream,
+    first: int = 1,
+    last: int | None = None,
+    fit: Watched | None = None,
 ) -> Watched:
     """Learn the sessions ``first`` to ``last``, as a run does."""
     fit = fit or new_fit(method, stream)
@@ -152,11 +195,13 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return not differing
 
 
-def forward(backbone: Backbone, images: Tensor, prompts: Tensor | None = None, prefixes: Any = None) -> Tensor:
-    """All tokens after the final norm (N, L, d), written out: prompts (N, P, d) after the CLS token, keys and values
-    (N, P, d) by block before those of attention.
+def forward(
+    backbone: Backbone, images: Tensor, prompts: Tensor | None = None, prefixes: Any = None
+) -> Tensor:
+    """All tokens after the final norm (N, L, d), written out: prompts (N, P, d) after the CLS
+    token, keys and values (N, P, d) by block before those of attention.
     """
-    vit: Any = backbone.vit
+    vit: Any = backbone.network
     x = vit._pos_embed(vit.patch_embed(2 * images - 1))  # the tiny backbone takes pixels to [-1, 1]
     if prompts is not None:
         x = torch.cat([x[:, :1], prompts, x[:, 1:]], dim=1)
@@ -164,9 +209,12 @@ def forward(backbone: Backbone, images: Tensor, prompts: Tensor | None = None, p
         y = block.norm1(x)
         q, k, v = (y @ block.attn.qkv.weight.T + block.attn.qkv.bias).chunk(3, dim=2)
         if prefixes is not None and i in prefixes:
-            k, v = torch.cat([prefixes[i][0], k], dim=1), torch.cat([prefixes[i][1], v], dim=1)
+            k = torch.cat([prefixes[i][0], k], dim=1)
+            v = torch.cat([prefixes[i][1], v], dim=1)
         heads = []
-        for a, b, c in zip(*(each.split(block.attn.head_dim, dim=2) for each in (q, k, v)), strict=True):
+        for a, b, c in zip(
+            *(each.split(block.attn.head_dim, dim=2) for each in (q, k, v)), strict=True
+        ):
             heads.append(torch.softmax(a @ b.transpose(1, 2) / block.attn.head_dim**0.5, dim=2) @ c)
         x = x + block.attn.proj(torch.cat(heads, dim=2))
         x = x + block.mlp(block.norm2(x))
@@ -200,8 +248,8 @@ def variant(request: pytest.FixtureRequest) -> dict[str, Any]:
     return VARIANTS[request.param]
 
 
-# SAFE and RanPAC are watched on every kind of stream, other methods and the switches of SAFE on the one that has known
-# and new classes in a session; the rest is slow.
+# SAFE and RanPAC are watched on every kind of stream, other methods and the switches of SAFE on the
+# one that has known and new classes in a session; the rest is slow.
 WATCHED = [
     pytest.param((name, protocol), marks=() if often else pytest.mark.slow)
     for name in VARIANTS

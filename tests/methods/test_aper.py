@@ -15,13 +15,16 @@ SESSIONS = [["a", "b"], ["c", "d", "e"], ["f", "a"]]
 def test_a_logit_is_the_cosine_with_the_class_mean_of_both_features_side_by_side(
     backbone: Backbone, make_stream: Any, images: Tensor, tools: Any
 ) -> None:
-    method, stream = tools.new_method(backbone, {"name": "aper"}), make_stream(SESSIONS, train=4)
+    method = tools.new_method(backbone, {"name": "aper"})
+    stream = make_stream(SESSIONS, train=4)
     assert tools.teach(method, stream).calls == [(1, "aper")]  # one adapter, of the first session
     own: dict[str, list[np.ndarray]] = {}
 
     @torch.no_grad()
     def both(pictures: Tensor) -> np.ndarray:
-        parts = [network.features(pictures).double().numpy() for network in (backbone, method.adapted)]
+        parts = [
+            network.features(pictures).double().numpy() for network in (backbone, method.adapted)
+        ]
         return np.concatenate(parts, axis=1)
 
     for part in stream._parts:

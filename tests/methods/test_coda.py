@@ -28,18 +28,24 @@ def learned(make_backbone: Callable[..., Backbone], make_stream: Any, tools: Any
 
 def by_hand(method: Any, image: Tensor, forward: Any) -> Tensor:
     """Logits (C,) of one picture."""
-    query, prefixes = forward(method.backbone, image[None])[0, 0], {}
+    query = forward(method.backbone, image[None])[0, 0]
+    prefixes = {}
     for b in range(2):
         prompt = torch.zeros(4, method.backbone.width)
         for session in range(2):
             for m in range(3):
-                p, k, a = (getattr(method.prompts, name)[session][b, m] for name in ("components", "keys", "attention"))
+                p, k, a = (
+                    getattr(method.prompts, name)[session][b, m]
+                    for name in ("components", "keys", "attention")
+                )
                 prompt = prompt + F.cosine_similarity(query * a, k, dim=0) * p
         prefixes[b] = prompt[None, :2], prompt[None, 2:]
     return method.head(forward(method.backbone, image[None], prefixes=prefixes)[:, 0])[0]
 
 
-def test_a_prompt_is_the_weighted_sum_of_all_components(learned: Any, images: Tensor, tools: Any) -> None:
+def test_a_prompt_is_the_weighted_sum_of_all_components(
+    learned: Any, images: Tensor, tools: Any
+) -> None:
     method, _ = learned
     expected = torch.stack([by_hand(method, image, tools.forward) for image in images])
     assert torch.allclose(method.logits(images), expected, atol=1e-5)
@@ -48,7 +54,9 @@ def test_a_prompt_is_the_weighted_sum_of_all_components(learned: Any, images: Te
     assert torch.allclose(terms["cls"], F.cross_entropy(expected[:, 2:], TARGETS - 2), atol=1e-5)
 
 
-def test_new_components_start_orthonormal_to_all_before_and_those_stay_as_they_are(learned: Any) -> None:
+def test_new_components_start_orthonormal_to_all_before_and_those_stay_as_they_are(
+    learned: Any,
+) -> None:
     method, (first, second) = learned
     for name in ("components", "keys", "attention"):
         old, new = (second[f"prompts.{name}.{i}"].flatten(2) for i in (0, 1))
@@ -64,4 +72,6 @@ def test_without_room_for_more_orthogonal_vectors_they_are_unit_vectors() -> Non
     draw = torch.randn(9, 6, generator=torch.Generator().manual_seed(0))
     found = orthonormal(draw, torch.randn(2, 6, generator=torch.Generator().manual_seed(1)))
     assert torch.allclose(found[:4] @ found[:4].T, torch.eye(4), atol=1e-5)
-    assert torch.allclose(found.norm(dim=1), torch.ones(9)) and torch.allclose(found[4:], F.normalize(draw[4:], dim=1))
+    assert torch.allclose(found.norm(dim=1), torch.ones(9)) and torch.allclose(
+        found[4:], F.normalize(draw[4:], dim=1)
+    )

@@ -1,4 +1,6 @@
-"""The promises that every method keeps. A method added to the catalogue is held to them without a line here."""
+"""The promises that every method keeps. A method added to the catalogue is held to them without a
+line here.
+"""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -15,28 +17,39 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.engine.checkpoint import load_state, save_state
+from safecl.engine.facts import footprint
 from safecl.engine.learn import learn
 from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
-from safecl.errors import SafeclError, Stopped
+from safecl.errors import Stopped
 from safecl.methods.catalog import method_class, method_settings
 from safecl.methods.finetune import Finetune
-from safecl.methods.method import Batch, Loss, Method
+from safecl.methods.method import Batch, Loss, Method, all_logits, restore
 from safecl.pet.settings import PETS
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.stream import Part, SessionClosedError, Stream
+from tests.conftest import raises
 
 METHODS = method_settings()
 Settings = dict[str, Any]
 MakeStream = Callable[..., Stream]
+# SAFE runs pilots on four classes or more
 CLASSES = [
     ["a", "b", "g", "h"],
     ["c", "d", "e"],
     ["f"],
-]  # SAFE runs pilots on four classes or more
+]
 DOMAINS = [["a", "b", "c"]] * 3
 MIXED = [["a", "b"], ["c", "a"], ["b", "d", "c"]]
-IMPRINTING = ("safe", "ranpac", "loranpac", "joint", "finetune", "aper")  # whose heads know a class before any training
+# whose heads know a class before any training
+IMPRINTING = (
+    "safe",
+    "ranpac",
+    "loranpac",
+    "joint",
+    "finetune",
+    "aper",
+)
 IMAGES = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(7))
 
 
@@ -52,7 +65,8 @@ class Story:
     method: Method
     weights: dict[str, Tensor]  # of the backbone, before
     reads: list[set[str]] = field(default_factory=list)
-    passes: list[list[int]] = field(default_factory=list)  # the networks that each batch of training went through
+    # the networks that each batch of training went through
+    passes: list[list[int]] = field(default_factory=list)
     states: list[dict[str, Tensor]] = field(default_factory=list)
     classes: list[list[Label]] = field(default_factory=list)
     logits: list[dict[str, Tensor]] = field(default_factory=list)
@@ -62,7 +76,10 @@ class Spied(Pictures):
     """Pictures that note in a common diary that they were read."""
 
     def __init__(self, name: str, pictures: Pictures, diary: set[str]) -> None:
-        self.name, self.pictures, self.diary, self.labels = name, pictures, diary, pictures.labels
+        self.name = name
+        self.pictures = pictures
+        self.diary = diary
+        self.labels = pictures.labels
 
     def decode(self, index: int) -> Image.Image:
         self.diary.add(self.name)
@@ -92,10 +109,15 @@ def spied(stream: Stream, diary: set[str]) -> Stream:
 
 
 def tell(
-    settings: Settings, sessions: list[list[str]], backbone: Backbone, stream: Stream, folder: Path, tools: Any
+    settings: Settings,
+    sessions: list[list[str]],
+    backbone: Backbone,
+    stream: Stream,
+    folder: Path,
+    tools: Any,
 ) -> Story:
     """Let a method learn a stream with checkpoints in ``folder``, and watch."""
-    weights = {key: value.clone() for key, value in backbone.vit.state_dict().items()}
+    weights = {key: value.clone() for key, value in backbone.network.state_dict().items()}
     story = Story(settings, sessions, tools.new_method(backbone, settings), weights)
     diary: set[str] = set()
     passes: list[int] = []
@@ -103,21 +125,22 @@ def tell(
     fit = tools.new_fit(story.method, stream, folder=folder)
 
     def around(loss: Loss) -> Loss:
-        def counted(batch: Batch) -> dict[str, Tensor]:
+        def cleared(batch: Batch) -> dict[str, Tensor]:
             passes.clear()
             terms = loss(batch)
             story.passes.append(list(passes))
             return terms
 
-        return counted
+        return cleared
 
-    def counted_tokens(self: Backbone, images: Tensor, count: int, view: Any = None, **options: Any) -> Tensor:
-        passes.append(id(self.vit if view is None else view))
-        return tokens(self, images, count, view, **options)
+    def counted(self: Backbone, images: Tensor, view: Any, ask: Any) -> Tensor:
+        passes.append(id(self.network if view is None else view))
+        return through(self, images, view, ask)
 
-    tokens, fit.around = Backbone.tokens, around
+    through = Backbone.through
+    fit.around = around
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Backbone, "tokens", counted_tokens)
+        patch.setattr(Backbone, "through", counted)
         for session in stream:
             diary.clear()
             learn(story.method, session, fit)
@@ -125,7 +148,7 @@ def tell(
             story.states.append(tools.snapshot(story.method))
             story.classes.append(list(story.method.classes))
             with torch.no_grad():
-                story.logits.append(story.method.all_logits(IMAGES))
+                story.logits.append(all_logits(story.method, IMAGES))
     return story
 
 
@@ -133,13 +156,19 @@ STORIES: dict[tuple[str, str], Story] = {}
 
 
 @pytest.fixture(scope="session")
-def told(backbone: Backbone, make_stream: MakeStream, tmp_path_factory: pytest.TempPathFactory, tools: Any) -> Any:
+def told(
+    backbone: Backbone,
+    make_stream: MakeStream,
+    tmp_path_factory: pytest.TempPathFactory,
+    tools: Any,
+) -> Any:
     """``told(settings, protocol)``: each story is told once."""
 
     def tell_once(settings: Settings, protocol: str) -> Story:
         key = (repr(settings), protocol)
         if key not in STORIES:
-            sessions, folder = PROTOCOLS[protocol], tmp_path_factory.mktemp("phases")
+            sessions = PROTOCOLS[protocol]
+            folder = tmp_path_factory.mktemp("phases")
             STORIES[key] = tell(settings, sessions, backbone, make_stream(sessions), folder, tools)
         return STORIES[key]
 
@@ -164,7 +193,15 @@ def test_every_method_says_what_it_is() -> None:
         assert method.outputs and len(set(method.outputs)) == len(method.outputs)
 
 
-# -- what a method may see ------------------------------------------------------------------------------------------
+def test_the_contract_has_at_most_twelve_public_members() -> None:
+    """Besides what every instance is given, and what any torch module has."""
+    given = {"backbone", "settings", "seed", "classes", "sessions", "notes"}
+    own = {name for name in {**vars(Method), **Method.__annotations__} if name[0] != "_"}
+    members = own - given - set(dir(nn.Module))
+    assert len(members) <= 12, sorted(members)
+
+
+# -- what a method may see -------------------------------------------------------------------------
 
 
 def test_only_the_current_sessions_training_pictures_are_read(story: Story) -> None:
@@ -180,7 +217,8 @@ class Hoarder(Finetune):
 
     def learn(self, session: Any, fit: Any) -> None:
         if self.kept is None:
-            self.kept, self.kept_part = session, session.part(session.classes[:1])
+            self.kept = session
+            self.kept_part = session.part(session.classes[:1])
             super().learn(session, fit)
             if self.trick == "part":
                 fit("once more", self.head, self.kept_part, partial(self.loss, None))
@@ -199,7 +237,8 @@ class Hoarder(Finetune):
 def test_a_method_that_hoards_a_session_is_found_out(
     trick: str, backbone: Backbone, make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = Hoarder(backbone, METHODS["finetune"]()), make_stream(CLASSES)  # type: ignore[arg-type]
+    method = Hoarder(backbone, METHODS["finetune"]())
+    stream = make_stream(CLASSES)  # type: ignore[arg-type]
     method.trick = trick
     with pytest.raises(SessionClosedError, match=r"Session 1 .* is over"):
         tools.teach(method, stream)
@@ -209,11 +248,14 @@ def test_a_method_that_hoards_a_session_is_found_out(
 def test_what_is_kept_does_not_grow_with_the_number_of_pictures(
     class_story: Story, backbone: Backbone, make_stream: MakeStream, tools: Any
 ) -> None:
-    settings, read = dict(class_story.settings), class_story.states[1].get("ridge_slow.chosen")
+    settings = dict(class_story.settings)
+    read = class_story.states[1].get("ridge_slow.chosen")
     if read is not None:  # fewer pictures may ask for less of each
         layers, patches, mirror = read.tolist()
         own = settings.get("ridge", tools.ridge)
-        settings["ridge"] = own.model_copy(update={"layers": layers, "patches": bool(patches), "mirror": bool(mirror)})
+        settings["ridge"] = own.model_copy(
+            update={"layers": layers, "patches": bool(patches), "mirror": bool(mirror)}
+        )
     method = tools.new_method(backbone, settings)
     tools.teach(method, make_stream(CLASSES, train=4), last=2)
     states = (method.state_dict(), class_story.states[1])
@@ -233,7 +275,7 @@ def test_the_number_of_classes_is_never_asked_for_and_labels_are_the_users_own(
         tools.teach(method, stream, first=number, last=number)
         seen += labels
         assert method.classes == seen
-    shapes = {name: z.shape for name, z in method.all_logits(IMAGES).items()}
+    shapes = {name: z.shape for name, z in all_logits(method, IMAGES).items()}
     assert shapes == dict.fromkeys(method.outputs, (len(IMAGES), len(seen)))
 
 
@@ -241,7 +283,8 @@ def test_the_number_of_classes_is_never_asked_for_and_labels_are_the_users_own(
 def test_no_result_depends_on_a_test_label(
     name: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
 ) -> None:
-    states, accuracies = [], []
+    states = []
+    accuracies = []
     for shuffled in (False, True):
         stream = make_stream(MIXED[:2])
         if shuffled:
@@ -257,7 +300,7 @@ def test_no_result_depends_on_a_test_label(
     assert accuracies[1] == 0 < accuracies[0]  # the labels did reach the evaluation
 
 
-# -- what a method gives --------------------------------------------------------------------------------------------
+# -- what a method gives ---------------------------------------------------------------------------
 
 
 def test_logits_cover_the_classes_seen_in_every_protocol(story: Story) -> None:
@@ -279,7 +322,9 @@ def test_a_picture_gets_the_same_logits_in_any_company(class_story: Story) -> No
 def test_what_was_learned_is_known_at_once(
     variant: Settings, backbone: Backbone, make_stream: MakeStream, tools: Any
 ) -> None:
-    """Not a benchmark: on pictures this easy, a method that learns at all is far above chance (1 of 3)."""
+    """Not a benchmark: on pictures this easy, a method that learns at all is far above chance (1 of
+    3).
+    """
     stream = make_stream([["a", "b", "c"]], train=6, test=12)
     method = tools.new_method(backbone, variant, seed=1)
     imprints = variant["name"] in IMPRINTING and variant.get("head") != "linear"
@@ -287,25 +332,31 @@ def test_what_was_learned_is_known_at_once(
     train = TrainSettings(epochs=epochs, batch_size=6, lr=0.05)
     tools.teach(method, stream, fit=tools.new_fit(method, stream, train, seed=1))
     test = stream.test(1)
-    guesses = method.logits(test.plain(range(len(test)), stream.transform).float() / 255).argmax(dim=1)
-    right = sum(method.classes[int(guess)] == label for guess, label in zip(guesses, test.labels, strict=True))
+    guesses = method.logits(test.plain(range(len(test)), stream.transform).float() / 255).argmax(
+        dim=1
+    )
+    right = sum(
+        method.classes[int(guess)] == label
+        for guess, label in zip(guesses, test.labels, strict=True)
+    )
     assert right / len(test) > 0.6
 
 
 def test_one_forward_pass_a_batch_for_each_network(story: Story) -> None:
     trains = story.method.settings.trains
-    assert bool(story.passes) is trains and (any(story.passes) or not trains)  # a phase may train on features alone
+    # a phase may train on features alone
+    assert bool(story.passes) is trains and (any(story.passes) or not trains)
     assert all(len(batch) == len(set(batch)) for batch in story.passes)
 
 
 def test_the_backbone_is_left_as_it_was(story: Story, tools: Any) -> None:
     backbone = story.method.backbone
-    assert tools.same(story.weights, backbone.vit.state_dict())
-    own = {value.data_ptr() for value in backbone.vit.state_dict().values()}
+    assert tools.same(story.weights, backbone.network.state_dict())
+    own = {value.data_ptr() for value in backbone.network.state_dict().values()}
     assert not own & {value.data_ptr() for value in story.method.state_dict().values()}
 
 
-# -- what is kept ---------------------------------------------------------------------------------------------------
+# -- what is kept ----------------------------------------------------------------------------------
 
 
 def carry_on(story: Story, number: int, pet: str, stream: Stream, file: Path, tools: Any) -> Method:
@@ -313,11 +364,11 @@ def carry_on(story: Story, number: int, pet: str, stream: Stream, file: Path, to
     save_state(file, story.states[number - 1], {"classes": story.classes[number - 1]})
     state, facts = load_state(file)
     twin: Method = tools.new_method(story.method.backbone, story.settings, pet)
-    twin.restore(state, facts["classes"])
+    restore(twin, state, facts["classes"])
     assert twin.classes == story.classes[number - 1]
     assert tools.same(tools.snapshot(twin), story.states[number - 1])
     with torch.no_grad():
-        for output, logits in twin.all_logits(IMAGES).items():
+        for output, logits in all_logits(twin, IMAGES).items():
             assert torch.equal(logits, story.logits[number - 1][output])
     tools.teach(twin, stream, first=number + 1)
     return twin
@@ -345,13 +396,19 @@ def test_a_session_that_was_stopped_anywhere_goes_on_to_the_same_state(
     tmp_path: Path,
     tools: Any,
 ) -> None:
-    """Between two steps, two phases or two batches of features: wherever a stop is asked for the n-th time."""
+    """Between two steps, two phases or two batches of features: wherever a stop is asked for the
+    n-th time.
+    """
     story = told({"name": name}, "class")
     twins = [tools.new_method(backbone, {"name": name}) for _ in range(2)]
     for twin, stopped in zip(twins, (True, False), strict=True):
         stream = make_stream(CLASSES)
         if number > 1:
-            twin.restore({key: value.clone() for key, value in story.states[0].items()}, story.classes[0])
+            restore(
+                twin,
+                {key: value.clone() for key, value in story.states[0].items()},
+                story.classes[0],
+            )
         fit = tools.new_fit(twin, stream, folder=tmp_path)
         asked = iter(range(10**6))
         fit.stop = (lambda asked=asked: next(asked) >= questions) if stopped else (lambda: False)
@@ -363,7 +420,9 @@ def test_a_session_that_was_stopped_anywhere_goes_on_to_the_same_state(
 OTHERS = [kind for kind in PETS if kind != "adapter"]
 TUNED = [name for name, settings in METHODS.items() if "pet" in settings.model_fields]
 # Every PET with SAFE, and every other method with one; the rest is slow.
-OFTEN = {("safe", pet) for pet in OTHERS} | {(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(TUNED)}
+OFTEN = {("safe", pet) for pet in OTHERS} | {
+    (name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(TUNED)
+}
 
 
 @pytest.mark.parametrize(
@@ -381,7 +440,7 @@ def test_a_saved_method_goes_on_whatever_its_pet(
     tools.teach(method, make_stream(MIXED), last=2)
     save_state(tmp_path / "state", method.state_dict(), {})
     twin = tools.new_method(backbone, {"name": name}, pet)
-    twin.restore(load_state(tmp_path / "state")[0], method.classes)
+    restore(twin, load_state(tmp_path / "state")[0], method.classes)
     for each in (method, twin):
         tools.teach(each, make_stream(MIXED), first=3)
     assert tools.same(tools.snapshot(method), tools.snapshot(twin))
@@ -392,7 +451,8 @@ def test_a_saved_method_goes_on_whatever_its_pet(
 def test_killed_inside_a_phase_it_goes_on_as_if_nothing_had_happened(
     name: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
 ) -> None:
-    train = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # a checkpoint after every step
+    # a checkpoint after every step
+    train = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)
     losses = 0
     deadly: set[int] = set()
 
@@ -408,9 +468,12 @@ def test_killed_inside_a_phase_it_goes_on_as_if_nothing_had_happened(
         return counted
 
     def go_on(folder: Path) -> dict[str, Tensor]:
-        """From where the folder has it; a session that is over is learned again, from its phases' checkpoints."""
+        """From where the folder has it; a session that is over is learned again, from its phases'
+        checkpoints.
+        """
         folder.mkdir(exist_ok=True)
-        method, stream = tools.new_method(backbone, {"name": name}), make_stream(MIXED[:2])
+        method = tools.new_method(backbone, {"name": name})
+        stream = make_stream(MIXED[:2])
         fit = tools.new_fit(method, stream, train, folder=folder)
         fit.around = around
         tools.teach(method, stream, fit=fit)
@@ -420,7 +483,8 @@ def test_killed_inside_a_phase_it_goes_on_as_if_nothing_had_happened(
     steps = losses
     kills = sorted({1 + int(part * steps) for part in (0.3, 0.8)})
     for kill in kills:
-        losses, deadly = 0, {kill}
+        losses = 0
+        deadly = {kill}
         folder = tmp_path / str(kill)
         with pytest.raises(KeyboardInterrupt):
             go_on(folder)
@@ -434,20 +498,23 @@ def test_the_same_seed_gives_the_same_method_and_another_one_another(
     expected = told({"name": name}, "class").states[1]
     torch.manual_seed(12345)  # the global generator is nobody's business
     for seed in (0, 1):
-        method, stream = tools.new_method(backbone, {"name": name}, seed=seed), make_stream(CLASSES)
+        method = tools.new_method(backbone, {"name": name}, seed=seed)
+        stream = make_stream(CLASSES)
         tools.teach(method, stream, last=2, fit=tools.new_fit(method, stream, seed=seed))
-        assert tools.same(tools.snapshot(method), expected) is (seed == 0 or not METHODS[name].trains)
+        assert tools.same(tools.snapshot(method), expected) is (
+            seed == 0 or not METHODS[name].trains
+        )
 
 
 def test_the_facts_are_those_of_the_state(class_story: Story) -> None:
     method = class_story.method
-    facts = method.facts()
+    facts = footprint(method)
     assert facts["learnable"] == sum(p.numel() for p in method.parameters())
     distinct = {value.data_ptr(): value.nbytes for value in method.state_dict().values()}
     assert facts["bytes_kept"] == sum(distinct.values())
 
 
-# -- state that grows -----------------------------------------------------------------------------------------------
+# -- state that grows ------------------------------------------------------------------------------
 
 
 class Stack(nn.ModuleList):
@@ -456,9 +523,13 @@ class Stack(nn.ModuleList):
     def grow(self, width: int) -> None:
         self.append(nn.Linear(width, 1))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *arguments: Any
+    ) -> None:
         wanted = {
-            key.removeprefix(prefix).split(".")[0]: value for key, value in state_dict.items() if key.startswith(prefix)
+            key.removeprefix(prefix).split(".")[0]: value
+            for key, value in state_dict.items()
+            if key.startswith(prefix)
         }
         for index in range(len(self), len(wanted)):
             self.grow(int(wanted[str(index)].shape[-1]) if wanted[str(index)].ndim == 2 else 24)
@@ -510,5 +581,5 @@ def interrupted(learn_session: Any, at: int) -> Any:
 def test_a_state_that_does_not_fit_is_refused_in_one_sentence(backbone: Backbone) -> None:
     method = Finetune(backbone, METHODS["finetune"]())  # type: ignore[arg-type]
     for state in ({}, {"nothing.of.this": torch.zeros(2)}):
-        with pytest.raises(SafeclError, match="not one of Fine-tuning as it is set here"):
-            method.restore(state, ["a"])
+        with raises("state.other-method", title="Fine-tuning"):
+            restore(method, state, ["a"])

@@ -20,7 +20,9 @@ def cosine(a: Any, b: Any) -> float:
 
 
 @pytest.fixture(scope="module", params=[0.0, 0.7], ids=["without PTM", "with PTM"])
-def learned(request: pytest.FixtureRequest, backbone: Backbone, make_stream: Any, tools: Any) -> Any:
+def learned(
+    request: pytest.FixtureRequest, backbone: Backbone, make_stream: Any, tools: Any
+) -> Any:
     method = tools.new_method(backbone, {"name": "ease", "alpha": 0.3, "beta": request.param})
     stream = make_stream(SESSIONS, train=4)
     tools.teach(method, stream)
@@ -34,7 +36,9 @@ def features(network: Any, part: Any, stream: Any) -> Any:
 
 
 def by_hand(method: Any, stream: Any) -> Any:
-    """W[n][c]: class means, and for old classes in new subspaces the sum that is weighted by similarity."""
+    """W[n][c]: class means, and for old classes in new subspaces the sum that is weighted by
+    similarity.
+    """
     w: list[dict[int, Any]] = [{} for _ in range(3)]
     for t, part in enumerate(stream._parts):
         for n in range(t + 1):
@@ -61,15 +65,19 @@ def test_missing_prototypes_are_sums_weighted_by_class_similarity(learned: Any) 
             assert np.allclose(method.prototypes[n, c], expected[n][c], atol=1e-4), (n, c)
 
 
-def test_logits_weigh_the_own_subspace_with_one_and_the_others_with_alpha(learned: Any, images: Tensor) -> None:
+def test_logits_weigh_the_own_subspace_with_one_and_the_others_with_alpha(
+    learned: Any, images: Tensor
+) -> None:
     method, stream = learned
     w = by_hand(method, stream)
     own = [learner.features(images).detach().double().numpy() for learner in method.learners]
     bare = method.backbone.features(images).double().numpy()
     ptm = {
-        method.classes.index(label): features(method.backbone, part, stream)[
-            [i for i, mine in enumerate(part.train.labels) if mine == label]
-        ].mean(axis=0)
+        method.classes.index(label): (
+            features(method.backbone, part, stream)[
+                [i for i, mine in enumerate(part.train.labels) if mine == label]
+            ].mean(axis=0)
+        )
         for part in stream._parts
         for label in part.classes
     }
@@ -81,16 +89,21 @@ def test_logits_weigh_the_own_subspace_with_one_and_the_others_with_alpha(learne
             assert float(found[c]) == pytest.approx(z, abs=1e-4)
 
 
-def test_a_session_trains_its_own_adapter_alone(backbone: Backbone, make_stream: Any, tools: Any) -> None:
+def test_a_session_trains_its_own_adapter_alone(
+    backbone: Backbone, make_stream: Any, tools: Any
+) -> None:
     method = tools.new_method(backbone, {"name": "ease"})
     stream = make_stream(SESSIONS)
     fit = tools.new_fit(method, stream)
     trained = []
-    fit.on_fit = lambda name, module, data: trained.append([p.requires_grad for p in method.learners.parameters()])
+    fit.on_fit = lambda name, module, data: trained.append(
+        [p.requires_grad for p in method.learners.parameters()]
+    )
     tools.teach(method, stream, fit=fit)
     each = len(trained[0])
     assert [sum(one) for one in trained] == [each] * 3 and all(all(one[-each:]) for one in trained)
-    values = [learner.tuning()["0.up.weight"] for learner in method.learners][:2]  # one class alone teaches nothing
+    # one class alone teaches nothing
+    values = [learner.tuning()["0.up.weight"] for learner in method.learners][:2]
     assert all(value.any() for value in values) and not torch.equal(values[0], values[1])
 
 

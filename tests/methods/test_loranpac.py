@@ -9,6 +9,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.methods import loranpac
+from safecl.methods.parts import drop_class
 
 SESSIONS = [["a", "b"], ["c", "d"], ["e", "a"]]
 WHOLE = {"name": "loranpac", "size": 60, "cut": 0.0}
@@ -16,12 +17,18 @@ WHOLE = {"name": "loranpac", "size": 60, "cut": 0.0}
 
 def lifted(method: Any, stream: Any) -> tuple[np.ndarray, np.ndarray]:
     """ReLU(f P) of all pictures of the stream (N, E), and their classes (N, C)."""
-    rows, labels = [], []
+    rows = []
+    labels = []
     for part in stream._parts:
         views = part.train.plain(range(len(part.train)), stream.transform).float() / 255
-        rows.append(torch.relu(method.learner.features(views).detach() @ method.projection).double().numpy())
+        rows.append(
+            torch.relu(method.learner.features(views).detach() @ method.projection).double().numpy()
+        )
         labels += part.train.labels
-    return np.concatenate(rows), np.eye(len(method.classes))[[method.classes.index(label) for label in labels]]
+    return (
+        np.concatenate(rows),
+        np.eye(len(method.classes))[[method.classes.index(label) for label in labels]],
+    )
 
 
 @pytest.mark.parametrize("buffer", [loranpac.BUFFER, 3])
@@ -30,7 +37,8 @@ def test_without_a_cut_the_weights_are_those_of_least_norm(
 ) -> None:
     """Also where the pictures of a session are decomposed three at a time."""
     monkeypatch.setattr(loranpac, "BUFFER", buffer)
-    method, stream = tools.new_method(backbone, WHOLE), make_stream(SESSIONS, train=3)
+    method = tools.new_method(backbone, WHOLE)
+    stream = make_stream(SESSIONS, train=3)
     tools.teach(method, stream)
     h, y = lifted(method, stream)
     gram = (method.vectors * method.values.square()) @ method.vectors.T
@@ -40,10 +48,13 @@ def test_without_a_cut_the_weights_are_those_of_least_norm(
     assert np.allclose(h @ method.weight.double().numpy(), y, atol=1e-2)  # it interpolates
 
 
-def test_a_cut_keeps_so_many_vectors_which_stay_orthonormal(backbone: Backbone, make_stream: Any, tools: Any) -> None:
+def test_a_cut_keeps_so_many_vectors_which_stay_orthonormal(
+    backbone: Backbone, make_stream: Any, tools: Any
+) -> None:
     stream = make_stream(SESSIONS, train=4)
     for settings, ranks in (({"cut": 0.25}, (6, 12, 18)), ({"cut": 0.25, "rank": 10}, (6, 10, 10))):
-        method, counts = tools.new_method(backbone, {"name": "loranpac", "size": 60, **settings}), []
+        method = tools.new_method(backbone, {"name": "loranpac", "size": 60, **settings})
+        counts = []
         for number in (1, 2, 3):
             tools.teach(method, make_stream(SESSIONS, train=4), first=number, last=number)
             counts.append(len(method.values))
@@ -61,24 +72,30 @@ def test_a_cut_keeps_so_many_vectors_which_stay_orthonormal(backbone: Backbone, 
 def test_the_sums_are_those_of_all_sessions_and_the_logits_are_linear_in_random_features(
     backbone: Backbone, make_stream: Any, images: Tensor, tools: Any
 ) -> None:
-    method, stream = tools.new_method(backbone, {"name": "loranpac", "size": 60}), make_stream(SESSIONS)
+    method = tools.new_method(backbone, {"name": "loranpac", "size": 60})
+    stream = make_stream(SESSIONS)
     assert tools.teach(method, stream).calls == [(1, "loranpac")]
     h, y = lifted(method, stream)
     assert np.allclose(method.sums, h.T @ y, rtol=1e-4, atol=1e-4)
-    u, s = method.vectors.double().numpy(), method.values.double().numpy()
+    u = method.vectors.double().numpy()
+    s = method.values.double().numpy()
     expected = u @ np.diag(1 / s**2) @ u.T @ h.T @ y
     assert np.allclose(method.weight, expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max())
     own = torch.relu(method.learner.features(images).detach() @ method.projection) @ method.weight
     assert torch.allclose(method.logits(images), own, atol=1e-5)
 
 
-def test_pictures_that_come_twice_do_no_harm(backbone: Backbone, make_stream: Any, images: Tensor, tools: Any) -> None:
+def test_pictures_that_come_twice_do_no_harm(
+    backbone: Backbone, make_stream: Any, images: Tensor, tools: Any
+) -> None:
     """Their singular value is rounding alone, by whose square nothing may be divided."""
     method = tools.new_method(backbone, WHOLE, "none")
     for number in (1, 2, 3):
         stream = make_stream([["a", "b"]] * number)
         for part in stream._parts:
-            part.train.arrays[:] = stream._parts[0].train.arrays  # the pictures of the first session again
+            part.train.arrays[:] = stream._parts[
+                0
+            ].train.arrays  # the pictures of the first session again
         tools.teach(method, stream, first=number, last=number)
     assert method.logits(images).abs().max() < 10
 
@@ -89,10 +106,13 @@ def test_a_vector_is_used_down_to_rounding_however_many_random_features_there_ar
     method = tools.new_method(backbone, {"name": "loranpac", "size": 50_000}, "none")
     random = torch.Generator().manual_seed(0)
     method.vectors = torch.linalg.qr(torch.randn(50_000, 3, generator=random))[0]
-    method.values, method.sums = torch.tensor([100.0, 0.1, 1e-5]), torch.randn(50_000, 2, generator=random)
+    method.values = torch.tensor([100.0, 0.1, 1e-5])
+    method.sums = torch.randn(50_000, 2, generator=random)
     method.refresh()
     along = method.vectors.T @ method.sums / method.values[:, None].square()
-    assert torch.allclose(method.vectors.T @ method.weight, along * torch.tensor([[1.0], [1.0], [0.0]]), atol=1e-2)
+    assert torch.allclose(
+        method.vectors.T @ method.weight, along * torch.tensor([[1.0], [1.0], [0.0]]), atol=1e-2
+    )
 
 
 def test_a_forgotten_class_takes_its_sums_along(
@@ -101,6 +121,6 @@ def test_a_forgotten_class_takes_its_sums_along(
     method = tools.new_method(backbone, WHOLE)
     tools.teach(method, make_stream(SESSIONS))
     expected = method.logits(images)[:, [0, 2, 3, 4]]
-    method.drop_class(1)
+    drop_class(method, 1)
     method.refresh()
     assert torch.allclose(method.logits(images), expected, atol=1e-4)

@@ -1,4 +1,6 @@
-"""SAFE against the paper: who is trained when, what the heads hold, what the losses and the answers are."""
+"""SAFE against the paper: who is trained when, what the heads hold, what the losses and the answers
+are.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,17 +15,23 @@ from safecl import losses
 from safecl.backbone.backbone import Backbone
 from safecl.engine.settings import TrainSettings
 from safecl.experiments import config
-from safecl.heads.aggregate import aggregate, concatenate
-from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_JUDGING_PICTURES, judges
+from safecl.heads.left_out import MAX_JUDGING_PICTURES, MIN_JUDGING_PICTURES, judges
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.catalog import make_method
-from safecl.methods.method import Batch
-from safecl.methods.safe import SAFE, Teacher
+from safecl.methods.ensemble import by_entropy, concatenate
+from safecl.methods.method import Batch, all_logits, restore
+from safecl.methods.safe import SAFE
+from safecl.methods.slow_fast import Teacher
 from safecl.settings import flatten
 from safecl.streams.stream import Session, Stream
 
 MakeStream = Callable[..., Stream]
+AGGREGATES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "entropy": by_entropy,
+    "add": lambda slow, fast, gamma: slow + fast,
+    "max": lambda slow, fast, gamma: slow.where(slow > fast, fast),
+}
 CLASSES = [["a", "b"], ["c", "d"], ["e"]]
 PAIRS = [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"], ["i", "j"]]
 MIXED = [["a", "b"], ["c", "a"], ["b", "d", "c"]]
@@ -51,7 +59,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
-# -- Phase 1 and Phase 2 --------------------------------------------------------------------------------------------
+# -- Phase 1 and Phase 2 ---------------------------------------------------------------------------
 
 
 def test_after_the_first_session_fast_is_slow(
@@ -62,9 +70,13 @@ def test_after_the_first_session_fast_is_slow(
     assert fit.calls == [(1, "slow")]
     assert equal(state_of(method.slow), state_of(method.fast))
     for name in ("weight", "scale"):  # the sums of the fast one's features would not stay true
-        assert torch.equal(getattr(method.w_slow, name), getattr(method.w_fast, name)) and not len(method.w_fast.sums)
-    answers = method.all_logits(images)
-    assert torch.equal(answers["slow"], answers["fast"]) and torch.equal(answers["safe"], answers["fast"])
+        assert torch.equal(getattr(method.w_slow, name), getattr(method.w_fast, name)) and not len(
+            method.w_fast.sums
+        )
+    answers = all_logits(method, images)
+    assert torch.equal(answers["slow"], answers["fast"]) and torch.equal(
+        answers["safe"], answers["fast"]
+    )
 
 
 @pytest.mark.parametrize("aggregation", ["entropy", "add", "max"])
@@ -72,25 +84,30 @@ def test_after_the_first_session_the_one_network_answers_alone(
     aggregation: str, new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
 ) -> None:
     """Also where both learners share one Gram matrix, so that their heads differ."""
-    method, stream = (
-        new(statistics="shared", aggregation=aggregation, gamma=100.0),
-        make_stream(CLASSES),
-    )
+    method = new(statistics="shared", aggregation=aggregation, gamma=100.0)
+    stream = make_stream(CLASSES)
     fit = tools.teach(method, stream, last=1)
-    answers = method.all_logits(images)
-    assert not torch.equal(answers["slow"], answers["fast"]) and torch.equal(answers["safe"], answers["fast"])
+    answers = all_logits(method, images)
+    assert not torch.equal(answers["slow"], answers["fast"]) and torch.equal(
+        answers["safe"], answers["fast"]
+    )
     tools.teach(method, stream, 2, 2, fit)
-    answers = method.all_logits(images)
-    assert torch.equal(answers["safe"], aggregate(answers["slow"], answers["fast"], aggregation, 100.0))
+    answers = all_logits(method, images)
+    assert torch.equal(
+        answers["safe"], AGGREGATES[aggregation](answers["slow"], answers["fast"], 100.0)
+    )
 
 
 def test_the_slow_learner_is_tuned_once_and_then_stays(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(), make_stream(CLASSES)
+    method = new()
+    stream = make_stream(CLASSES)
     fresh = state_of(method.slow.pet)
     fit = tools.teach(method, stream, last=1)
-    slow, scale, fast = state_of(method.slow.pet), method.w_slow.scale.clone(), state_of(method.fast.pet)
+    slow = state_of(method.slow.pet)
+    scale = method.w_slow.scale.clone()
+    fast = state_of(method.fast.pet)
     assert not equal(slow, fresh)
     tools.teach(method, stream, first=2, fit=fit)
     assert fit.calls == [(1, "slow"), (2, "fast"), (3, "fast")]
@@ -102,7 +119,8 @@ def test_the_slow_learner_is_tuned_once_and_then_stays(
 def test_every_session_starts_from_the_fast_learner_of_the_one_before(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(), make_stream(CLASSES)
+    method = new()
+    stream = make_stream(CLASSES)
     fit = tools.new_fit(method, stream)
     starts: list[dict[str, Tensor]] = []
     fit.on_fit = lambda name, learner, session: starts.append(state_of(learner[0].pet))
@@ -113,14 +131,15 @@ def test_every_session_starts_from_the_fast_learner_of_the_one_before(
     assert equal(starts[1], ends[0]) and equal(starts[2], ends[1])
 
 
-# -- how far the tuning goes ----------------------------------------------------------------------------------------
+# -- how far the tuning goes -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("statistics", ["stale", "shared"])
 def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
     statistics: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(statistics=statistics, pet="ssf"), make_stream(CLASSES, train=3)
+    method = new(statistics=statistics, pet="ssf")
+    stream = make_stream(CLASSES, train=3)
     fit = tools.teach(method, stream, last=1)
     ends: list[dict[str, Tensor]] = []
     fit.after_fit = lambda name, learner, session: ends.append(learner[0].tuning())
@@ -128,7 +147,9 @@ def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
         start = method.fast.tuning()
         tools.teach(method, stream, number, number, fit)
         for name, value in method.fast.tuning().items():
-            assert torch.allclose(value, (1 - share) * start[name] + share * ends[-1][name], atol=1e-6)
+            assert torch.allclose(
+                value, (1 - share) * start[name] + share * ends[-1][name], atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("most", [MAX_JUDGING_PICTURES, 10])
@@ -141,9 +162,10 @@ def test_without_l_cos_while_pictures_of_later_sessions_show_that_tuning_helps(
     tools: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("safecl.methods.policy.MAX_JUDGING_PICTURES", most)
+    monkeypatch.setattr("safecl.methods.beyond.new_pictures.MAX_JUDGING_PICTURES", most)
     asked: list[Tensor] = []
-    # Less than a hundredth in session 2, more in 3, of both together more; in session 4 all that is lost again.
+    # Less than a hundredth in session 2, more in 3, of both together more; in session 4 all that is
+    # lost again.
     pairs = [(1.0, 0.995), (1.0, 0.98), (1.0, 1.5), (8.0, 7.0)]  # without the tuning and with it
     answers = iter([error for pair in pairs for error in (*pair, 0.5)])  # and the fast learner's
 
@@ -152,23 +174,31 @@ def test_without_l_cos_while_pictures_of_later_sessions_show_that_tuning_helps(
         return torch.tensor([next(answers)])
 
     monkeypatch.setattr(RidgeHead, "leave_one_out", answer)
-    method, stream = new(teacher=teacher), make_stream(PAIRS, train=6)
-    kept, before = dict[int, set[str]](), list[Learner]()
+    method = new(teacher=teacher)
+    stream = make_stream(PAIRS, train=6)
+    kept = dict[int, set[str]]()
+    before = list[Learner]()
     for number in (1, 2, 3, 4):
         before.append(method.fast.copy())
         kept |= terms_of(method, stream, tools, number, number)
     held = [True, True, True] if teacher == "ptm" else [True, False, True]
     assert [("cos" in kept[number]) for number in (2, 3, 4)] == held
     assert len(asked) == (0 if teacher == "ptm" else 9)
-    for number, (untuned, slow, fast) in enumerate(zip(*(asked[i::3] for i in range(3)), strict=True), start=2):
+    for number, (untuned, slow, fast) in enumerate(
+        zip(*(asked[i::3] for i in range(3)), strict=True), start=2
+    ):
         x = plain(stream, number)[judges(targets(stream, number, method.classes), most)]
-        assert len(x) == (10 if most == 10 else 12) and torch.allclose(untuned, method.backbone.features(x), atol=1e-5)
+        assert len(x) == (10 if most == 10 else 12) and torch.allclose(
+            untuned, method.backbone.features(x), atol=1e-5
+        )
         assert torch.allclose(slow, method.slow.features(x), atol=1e-5)
         assert torch.allclose(fast, before[number - 1].features(x), atol=1e-5)
-        assert number == 2 or not torch.allclose(fast, method.fast.features(x), atol=1e-5)  # it has been tuned since
+        # it has been tuned since
+        assert number == 2 or not torch.allclose(fast, method.fast.features(x), atol=1e-5)
     later = new(teacher=teacher)
-    later.restore(method.state_dict(), method.classes)
-    assert ("cos" in terms_of(later, stream, tools, first=5)[5]) == (teacher == "ptm")  # 8 + 3 against 7 + 3.5
+    restore(later, method.state_dict(), method.classes)
+    # 8 + 3 against 7 + 3.5
+    assert ("cos" in terms_of(later, stream, tools, first=5)[5]) == (teacher == "ptm")
 
 
 @pytest.mark.parametrize("train", [1, MIN_JUDGING_PICTURES // 2 - 1], ids=["one of a class", "few"])
@@ -177,10 +207,10 @@ def test_with_too_few_pictures_to_leave_one_out_l_cos_stays(
 ) -> None:
     method = new()
     kept = terms_of(method, make_stream(PAIRS, train=train), tools, last=2)
-    assert "cos" in kept[2] and not method.policy.errors.any()
+    assert "cos" in kept[2] and not method.new_pictures.sums.any()
 
 
-@pytest.mark.parametrize("given", [{"lambda_cos": 0.0}, {"pilot": 0}], ids=str)
+@pytest.mark.parametrize("given", [{"lambda_cos": 0.0}, {"beyond": 0}], ids=str)
 def test_without_l_cos_or_as_in_the_paper_nothing_is_asked(
     given: dict[str, Any],
     new: Callable[..., SAFE],
@@ -189,19 +219,24 @@ def test_without_l_cos_or_as_in_the_paper_nothing_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RidgeHead, "leave_one_out", lambda *_: pytest.fail("was asked"))
-    kept = terms_of(new(**given), make_stream(PAIRS, train=MIN_JUDGING_PICTURES // 2), tools, last=3)
-    assert ("cos" in kept[2]) == ("cos" in kept[3]) == ("pilot" in given)
+    kept = terms_of(
+        new(**given), make_stream(PAIRS, train=MIN_JUDGING_PICTURES // 2), tools, last=3
+    )
+    assert ("cos" in kept[2]) == ("cos" in kept[3]) == ("beyond" in given)
 
 
 @pytest.mark.parametrize("pilot", [0.75, 0])
 def test_of_a_session_the_fast_learner_keeps_what_pilots_keep(
     pilot: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(pilot=pilot), make_stream(CLASSES)
+    method = new(beyond=pilot)
+    stream = make_stream(CLASSES)
     tools.teach(method, stream, last=1)
-    state = method.state_dict() | {"policy.share": torch.tensor(0.25)}
-    start, later, ends = method.fast.tuning(), new(pilot=pilot), []
-    later.restore(state, method.classes)
+    state = method.state_dict() | {"share.chosen": torch.tensor(0.25)}
+    start = method.fast.tuning()
+    later = new(beyond=pilot)
+    ends = []
+    restore(later, state, method.classes)
     fit = tools.new_fit(later, stream)
     fit.after_fit = lambda name, module, data: ends.append(later.fast.tuning())
     tools.teach(later, stream, 2, 2, fit)
@@ -212,14 +247,15 @@ def test_of_a_session_the_fast_learner_keeps_what_pilots_keep(
     assert not all(torch.equal(value, start[name]) for name, value in end.items())
 
 
-# -- the cosine heads -----------------------------------------------------------------------------------------------
+# -- the cosine heads ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sessions", [CLASSES, MIXED], ids=["class", "mixed"])
 def test_the_slow_rows_are_centroids_of_all_pictures_seen(
     sessions: list[list[str]], new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(), make_stream(sessions)
+    method = new()
+    stream = make_stream(sessions)
     fit = tools.new_fit(method, stream)
     features: list[np.ndarray] = []
     labels: list[int] = []
@@ -237,10 +273,12 @@ def test_the_slow_rows_are_centroids_of_all_pictures_seen(
 def test_the_fast_rows_of_new_classes_start_at_their_centroids_and_old_ones_where_they_were(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(), make_stream(MIXED)
+    method = new()
+    stream = make_stream(MIXED)
     fit = tools.teach(method, stream, last=1)
     old = method.w_fast.weight.detach().clone()
-    x, y = plain(stream, 2), torch.tensor([2, 2, 2, 0, 0, 0])  # c is new, a is known
+    x = plain(stream, 2)
+    y = torch.tensor([2, 2, 2, 0, 0, 0])  # c is new, a is known
     seen: list[Tensor] = []
 
     def look(name: str, learner: Any, session: Session) -> None:
@@ -251,13 +289,15 @@ def test_the_fast_rows_of_new_classes_start_at_their_centroids_and_old_ones_wher
 
     fit.on_fit = look
     tools.teach(method, stream, 2, 2, fit)
-    assert len(seen) == 1 and not torch.equal(method.w_fast.weight, seen[0])  # and then they are trained
+    # and then they are trained
+    assert len(seen) == 1 and not torch.equal(method.w_fast.weight, seen[0])
 
 
 def test_zero_rows_stay_zero_in_the_slow_head_and_start_at_zero_in_the_fast_one(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(new_rows="zero", slow_rows="keep"), make_stream(CLASSES)
+    method = new(new_rows="zero", slow_rows="keep")
+    stream = make_stream(CLASSES)
     fit = tools.teach(method, stream, last=1)
     head = method.w_slow.weight.detach().clone()
     starts: list[Tensor] = []
@@ -272,9 +312,11 @@ def test_zero_rows_stay_zero_in_the_slow_head_and_start_at_zero_in_the_fast_one(
 def test_the_slow_head_after_the_first_session_is_imprinted_or_kept(
     rule: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(slow_rows=rule), make_stream(CLASSES)
+    method = new(slow_rows=rule)
+    stream = make_stream(CLASSES)
     tools.teach(method, stream, last=1)
-    x, y = plain(stream, 1), targets(stream, 1, method.classes)
+    x = plain(stream, 1)
+    y = targets(stream, 1, method.classes)
     centroids = [unit(method.slow.features(x))[y == c].mean(axis=0) for c in range(2)]
     assert np.allclose(method.w_slow.weight.detach(), centroids, atol=1e-6) is (rule == "imprint")
 
@@ -283,7 +325,8 @@ def test_the_slow_head_after_the_first_session_is_imprinted_or_kept(
 def test_the_scale_is_trained_and_goes_back_if_asked(
     reset: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(scale=7.0, reset_scale=reset), make_stream(CLASSES)
+    method = new(scale=7.0, reset_scale=reset)
+    stream = make_stream(CLASSES)
     fit = tools.teach(method, stream, last=1)
     assert (method.w_slow.scale == 7.0) == reset
     assert torch.equal(method.w_fast.scale, method.w_slow.scale)
@@ -291,17 +334,23 @@ def test_the_scale_is_trained_and_goes_back_if_asked(
     assert not torch.equal(method.w_fast.scale, method.w_slow.scale)
 
 
-# -- the losses -----------------------------------------------------------------------------------------------------
+# -- the losses ------------------------------------------------------------------------------------
 
 
-def in_session(number: int, method: SAFE, stream: Stream, tools: Any, look: Callable[[Any, Session], None]) -> None:
+def in_session(
+    number: int, method: SAFE, stream: Stream, tools: Any, look: Callable[[Any, Session], None]
+) -> None:
     """Call ``look`` at the moment when training starts in session ``number``."""
     fit = tools.new_fit(method, stream)
-    fit.on_fit = lambda name, learner, session: look(learner, session) if session.number == number else None
+    fit.on_fit = lambda name, learner, session: (
+        look(learner, session) if session.number == number else None
+    )
     tools.teach(method, stream, last=number, fit=fit)
 
 
-def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1, last: int | None = None) -> dict[int, set[str]]:
+def terms_of(
+    method: SAFE, stream: Stream, tools: Any, first: int = 1, last: int | None = None
+) -> dict[int, set[str]]:
     """The terms that are trained with in each of the sessions ``first`` to ``last``."""
     fit = tools.new_fit(method, stream)
     found: dict[int, set[str]] = {}
@@ -325,22 +374,29 @@ def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1, last: int
 def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
     transfer: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method = new(loss=transfer, reduction="sum", lambda_diag=0.3, lambda_rdn=7.0, pilot=0)
+    method = new(loss=transfer, reduction="sum", lambda_diag=0.3, lambda_rdn=7.0, beyond=0)
     stream = make_stream(CLASSES)
 
     def look(learner: Any, session: Session) -> None:
-        x, y = plain(stream, 1), targets(stream, 1, method.classes)
+        x = plain(stream, 1)
+        y = targets(stream, 1, method.classes)
         method.slow.eval()
-        found = method.slow_loss(transfer != "none", method.slow, method.w_slow, Batch(x, y))
-        f, g = method.slow.features(x), method.backbone.features(x)
+        found = method.slow_loss(method.slow, method.w_slow, Batch(x, y))
+        f = method.slow.features(x)
+        g = method.backbone.features(x)
         expected = {"cls": cross_entropy(method.w_slow(f), y)}
         if transfer == "correlation":
             m = losses.cross_correlation(g, f)
-            expected |= {"diag": 0.3 * losses.diagonal(m, "sum"), "rdn": 7.0 * losses.redundancy(m, "sum")}
+            expected |= {
+                "diag": 0.3 * losses.diagonal(m, "sum"),
+                "rdn": 7.0 * losses.redundancy(m, "sum"),
+            }
         elif transfer == "fa":
             expected["fa"] = losses.alignment(g, f)
         elif transfer == "la":
-            prototypes = torch.tensor(np.stack([unit(g)[y == c].mean(axis=0) for c in range(2)]), dtype=torch.float32)
+            prototypes = torch.tensor(
+                np.stack([unit(g)[y == c].mean(axis=0) for c in range(2)]), dtype=torch.float32
+            )
             expected["la"] = losses.logit_alignment(g, f, prototypes)
         elif transfer == "ssa":
             expected["ssa"] = losses.covariance_alignment(g, f)
@@ -354,16 +410,22 @@ def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
 def test_no_transfer_term_pulls_with_more_than_its_share(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method, stream = new(lambda_diag=1e6, lambda_rdn=1e-9, pet="ssf"), make_stream(CLASSES)
+    method = new(lambda_diag=1e6, lambda_rdn=1e-9, pet="ssf")
+    stream = make_stream(CLASSES)
 
     def look(learner: Any, session: Session) -> None:
         captured: list[Tensor] = []
         real = method.slow.features
         with monkeypatch.context() as patch:
-            patch.setattr(method.slow, "features", lambda x: captured.append(real(x)) or captured[-1])
+            patch.setattr(
+                method.slow, "features", lambda x: captured.append(real(x)) or captured[-1]
+            )
             batch = Batch(plain(stream, 1), targets(stream, 1, method.classes))
-            terms = method.slow_loss(True, method.slow, method.w_slow, batch)
-        norms = {key: torch.autograd.grad(t, captured[0], retain_graph=True)[0].norm() for key, t in terms.items()}
+            terms = method.slow_loss(method.slow, method.w_slow, batch)
+        norms = {
+            key: torch.autograd.grad(t, captured[0], retain_graph=True)[0].norm()
+            for key, t in terms.items()
+        }
         assert norms.keys() == {"cls", "diag", "rdn"}
         assert torch.allclose(norms["diag"], 0.1 * norms["cls"], rtol=1e-3)
         assert 0 < norms["rdn"] < 1e-6 * norms["cls"]
@@ -375,18 +437,22 @@ def test_no_transfer_term_pulls_with_more_than_its_share(
 def test_the_fast_loss_is_classification_crossing_and_alignment(
     pooling: Any, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(lambda_cross=0.5, lambda_cos=20.0, cross_pooling=pooling), make_stream(CLASSES)
+    method = new(lambda_cross=0.5, lambda_cos=20.0, cross_pooling=pooling)
+    stream = make_stream(CLASSES)
 
     def look(learner: Any, session: Session) -> None:
-        x, y = plain(stream, 2), targets(stream, 2, method.classes)
+        x = plain(stream, 2)
+        y = targets(stream, 2, method.classes)
         method.fast.eval()
         method.zero_grad()  # slow still has the gradients of its last step
         with torch.no_grad():  # move it away from slow first
             for parameter in method.fast.pet.parameters():
                 parameter += 0.1 * torch.ones_like(parameter)
         found = method.fast_loss(Teacher(method.slow, method.w_slow), 2, 20.0, Batch(x, y))
-        f, g = method.fast.features(x), method.slow.features(x)
-        fast, slow = method.w_fast, method.w_slow
+        f = method.fast.features(x)
+        g = method.slow.features(x)
+        fast = method.w_fast
+        slow = method.w_slow
         assert fast.classes == slow.classes == 4
         expected = {
             "cls": cross_entropy(fast(f), y),
@@ -398,8 +464,13 @@ def test_the_fast_loss_is_classification_crossing_and_alignment(
         for key, value in expected.items():
             assert torch.allclose(found[key], value, atol=1e-5), key
         sum(found.values()).backward()  # type: ignore[union-attr]
-        assert all(p.grad is not None for p in [*method.fast.parameters(), *method.w_fast.parameters()])
-        assert all(p.grad is None for p in [*method.slow.parameters(), *method.backbone.vit.parameters()])
+        assert all(
+            p.grad is not None for p in [*method.fast.parameters(), *method.w_fast.parameters()]
+        )
+        assert all(
+            p.grad is None
+            for p in [*method.slow.parameters(), *method.backbone.network.parameters()]
+        )
         method.zero_grad()
 
     in_session(2, method, stream, tools, look)
@@ -416,9 +487,14 @@ def test_the_fast_loss_is_classification_crossing_and_alignment(
     ids=lambda value: str(value if isinstance(value, dict) else sorted(value)),
 )
 def test_a_term_without_a_weight_or_a_teacher_is_not_there(
-    switches: dict[str, Any], terms: set[str], new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+    switches: dict[str, Any],
+    terms: set[str],
+    new: Callable[..., SAFE],
+    make_stream: MakeStream,
+    tools: Any,
 ) -> None:
-    method, stream = new(**switches), make_stream(CLASSES)
+    method = new(**switches)
+    stream = make_stream(CLASSES)
     assert terms_of(method, stream, tools)[2] == terms
 
 
@@ -432,7 +508,8 @@ def test_the_teacher_is_who_it_should_be_and_has_a_row_for_every_class(
     tools: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    method, stream = new(teacher=teacher, new_rows=new_rows), make_stream(CLASSES)
+    method = new(teacher=teacher, new_rows=new_rows)
+    stream = make_stream(CLASSES)
     fit = tools.teach(method, stream, last=2)
     x = plain(stream, 3)
     expected = {
@@ -457,18 +534,21 @@ def test_the_teacher_is_who_it_should_be_and_has_a_row_for_every_class(
             assert not last.any()
 
     found: list[Any] = []
-    appoint, fit.on_fit = method.appoint_teacher, look
-    monkeypatch.setattr(method, "appoint_teacher", appointed)
+    appoint = method.teacher
+    fit.on_fit = look
+    monkeypatch.setattr(method, "teacher", appointed)
     tools.teach(method, stream, 3, 3, fit)
-    assert not any(key.startswith("teacher") for key in method.state_dict())  # it serves one session
+    # it serves one session
+    assert not any(key.startswith("teacher") for key in method.state_dict())
 
 
-# -- the ridge heads and the answer ---------------------------------------------------------------------------------
+# -- the ridge heads and the answer ----------------------------------------------------------------
 
 
 def project(head: Any, features: Tensor) -> np.ndarray:
     """ReLU(W_randᵀ φ) in float64."""
-    return np.maximum(features.detach().double().numpy() @ head.projection.double().numpy(), 0)
+    projection = head.project.projection.double().numpy()
+    return np.maximum(features.detach().double().numpy() @ projection, 0)
 
 
 def projected(head: Any, learner: Any, images: Tensor) -> np.ndarray:
@@ -477,7 +557,8 @@ def projected(head: Any, learner: Any, images: Tensor) -> np.ndarray:
 
 def by_hand(added: list[tuple[np.ndarray, Tensor]], classes: int) -> np.ndarray:
     """(G + βI)⁻¹ W̃ in float64 from projected features and targets."""
-    h, y = np.concatenate([h for h, _ in added]), np.eye(classes)[torch.cat([y for _, y in added])]
+    h = np.concatenate([h for h, _ in added])
+    y = np.eye(classes)[torch.cat([y for _, y in added])]
     return np.linalg.solve(h.T @ h + 5.0 * np.eye(h.shape[1]), h.T @ y)
 
 
@@ -491,13 +572,16 @@ def test_the_statistics_are_those_of_each_learner_or_shared_in_the_published_ord
     scramble: Callable[..., None],
     tools: Any,
 ) -> None:
-    method, stream = new(statistics=statistics), make_stream(sessions)
+    method = new(statistics=statistics)
+    stream = make_stream(sessions)
     fit = tools.new_fit(method, stream)
-    fit.on_fit = lambda name, learner, session: scramble(learner[0].pet, session.number)  # it moves far in training
+    # it moves far in training
+    fit.on_fit = lambda name, learner, session: scramble(learner[0].pet, session.number)
     added: dict[str, list[tuple[np.ndarray, Tensor]]] = {"fast": [], "slow": [], "shared": []}
     for number in range(1, len(sessions) + 1):
         tools.teach(method, stream, number, number, fit)
-        x, y = plain(stream, number), targets(stream, number, method.classes)
+        x = plain(stream, number)
+        y = targets(stream, number, method.classes)
         for name, learner, ridge in (  # fast is solved before slow is added
             ("fast", method.fast, method.ridge_fast),
             ("slow", method.slow, method.ridge_slow),
@@ -514,7 +598,7 @@ def test_the_statistics_are_those_of_each_learner_or_shared_in_the_published_ord
 
 def test_both_learners_project_with_the_same_random_matrix(new: Callable[..., SAFE]) -> None:
     method = new()
-    assert torch.equal(method.ridge_slow.projection, method.ridge_fast.projection)
+    assert torch.equal(method.ridge_slow.project.projection, method.ridge_fast.project.projection)
 
 
 @pytest.mark.parametrize("rule", ["entropy", "add", "max"])
@@ -523,10 +607,13 @@ def test_the_answer_is_the_aggregate_of_both_learners(
 ) -> None:
     method = new(aggregation=rule, gamma=3.0, temperature=4.0)
     tools.teach(method, make_stream(CLASSES))
-    found = method.all_logits(images)
-    for name, learner, ridge in (("slow", method.slow, method.ridge_slow), ("fast", method.fast, method.ridge_fast)):
+    found = all_logits(method, images)
+    for name, learner, ridge in (
+        ("slow", method.slow, method.ridge_slow),
+        ("fast", method.fast, method.ridge_fast),
+    ):
         assert torch.allclose(found[name], 4.0 * ridge.logits(learner.features(images)), atol=1e-6)
-    assert torch.equal(found["safe"], aggregate(found["slow"], found["fast"], rule, 3.0))
+    assert torch.equal(found["safe"], AGGREGATES[rule](found["slow"], found["fast"], 3.0))
 
 
 def test_a_learned_temperature_is_the_scale_of_each_head(
@@ -534,25 +621,36 @@ def test_a_learned_temperature_is_the_scale_of_each_head(
 ) -> None:
     method = new(temperature="learned")
     tools.teach(method, make_stream(CLASSES))
-    found = method.all_logits(images)
+    found = all_logits(method, images)
     for name, learner, ridge, head in (
         ("slow", method.slow, method.ridge_slow, method.w_slow),
         ("fast", method.fast, method.ridge_fast, method.w_fast),
     ):
-        assert torch.allclose(found[name], head.scale * ridge.logits(learner.features(images)), atol=1e-6)
+        assert torch.allclose(
+            found[name], head.scale * ridge.logits(learner.features(images)), atol=1e-6
+        )
 
 
 def test_concat_is_one_ridge_regression_on_both_features(
     new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
 ) -> None:
-    method, stream = new(aggregation="concat", statistics="stale"), make_stream(CLASSES)
+    method = new(aggregation="concat", statistics="stale")
+    stream = make_stream(CLASSES)
     fit = tools.new_fit(method, stream)
     assert method.joint is not None
     added = []
     for number in (1, 2, 3):
         tools.teach(method, stream, number, number, fit)
-        x, y = plain(stream, number), targets(stream, number, method.classes)
-        added.append((project(method.joint, concatenate(method.slow.features(x), method.fast.features(x))), y))
+        x = plain(stream, number)
+        y = targets(stream, number, method.classes)
+        added.append(
+            (
+                project(
+                    method.joint, concatenate(method.slow.features(x), method.fast.features(x))
+                ),
+                y,
+            )
+        )
     features = concatenate(method.slow.features(images), method.fast.features(images))
     assert features.shape == (5, 48)
     assert torch.allclose(features.square().sum(dim=1), torch.full((5,), 2.0), atol=1e-5)
@@ -560,19 +658,28 @@ def test_concat_is_one_ridge_regression_on_both_features(
     assert np.allclose(method.logits(images).detach(), expected, atol=1e-4)
 
 
-# -- presets --------------------------------------------------------------------------------------------------------
+# -- presets ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("preset", ["paper", "published", "safe"])
-@pytest.mark.parametrize("sessions", [[["a", "b"], ["c"]], [["a", "b"], ["a", "b"]]], ids=["class", "domain"])
+@pytest.mark.parametrize(
+    "sessions", [[["a", "b"], ["c"]], [["a", "b"], ["a", "b"]]], ids=["class", "domain"]
+)
 def test_the_presets_learn_two_sessions(
-    preset: str, sessions: list[list[str]], backbone: Backbone, make_stream: MakeStream, images: Tensor, tools: Any
+    preset: str,
+    sessions: list[list[str]],
+    backbone: Backbone,
+    make_stream: MakeStream,
+    images: Tensor,
+    tools: Any,
 ) -> None:
-    settings = config.load(preset, ["ridge.size=50", "train.epochs=2", "train.later_epochs=1", "train.batch_size=4"])
+    settings = config.load(
+        preset, ["ridge.size=50", "train.epochs=2", "train.later_epochs=1", "train.batch_size=4"]
+    )
     method = make_method(settings.method, backbone, settings.seed)
     stream = make_stream(sessions)
     tools.teach(method, stream, fit=tools.new_fit(method, stream, settings.train))
-    for logits in method.all_logits(images).values():
+    for logits in all_logits(method, images).values():
         assert logits.shape == (5, len(method.classes)) and logits.isfinite().all()
 
 
@@ -581,20 +688,60 @@ def test_the_published_preset_is_the_released_code() -> None:
     paper, published = (config.load(name, []) for name in ("paper", "published"))
     assert isinstance(paper.train, TrainSettings)
     for settings, expected in (
-        (paper, {"reduction": "mean", "lambda_diag": 0.1, "lambda_rdn": 100, "lambda_cos": 50, "gamma": 1,
-                 "new_rows": "imprint", "slow_rows": "imprint", "cross_pooling": "two_means", "lambda_cross": 1,
-                 "statistics": "stale", "teacher": "slow", "pilot": 0}),
-        (published, {"reduction": "sum", "lambda_diag": 0.01, "lambda_rdn": 10, "lambda_cos": 1, "gamma": 100,
-                     "new_rows": "zero", "slow_rows": "keep", "cross_pooling": "concat", "lambda_cross": 0,
-                     "statistics": "shared", "cos_reduction": "sum", "scale": 10, "pilot": 0,
-                     "reset_scale": True, "temperature": "learned"}),
-    ):  # fmt: skip
-        chosen = {key.rpartition(".")[2]: value for key, value in flatten(settings.method.model_dump()).items()}
+        (
+            paper,
+            {
+                "reduction": "mean",
+                "lambda_diag": 0.1,
+                "lambda_rdn": 100,
+                "lambda_cos": 50,
+                "gamma": 1,
+                "new_rows": "imprint",
+                "slow_rows": "imprint",
+                "cross_pooling": "two_means",
+                "lambda_cross": 1,
+                "statistics": "stale",
+                "teacher": "slow",
+            },
+        ),
+        (
+            published,
+            {
+                "reduction": "sum",
+                "lambda_diag": 0.01,
+                "lambda_rdn": 10,
+                "lambda_cos": 1,
+                "gamma": 100,
+                "new_rows": "zero",
+                "slow_rows": "keep",
+                "cross_pooling": "concat",
+                "lambda_cross": 0,
+                "statistics": "shared",
+                "cos_reduction": "sum",
+                "scale": 10,
+                "reset_scale": True,
+                "temperature": "learned",
+            },
+        ),
+    ):
+        chosen = {
+            key.rpartition(".")[2]: value
+            for key, value in flatten(settings.method.model_dump()).items()
+        }
         chosen["scale"] = settings.method.model_dump()["scale"]
         assert {key: chosen[key] for key in expected} == expected
     for settings in (paper, published):
-        assert (settings.train.epochs, settings.train.batch_size, settings.train.lr) == (20, 48, 0.01)
-        assert (settings.train.momentum, settings.train.weight_decay, settings.method.ridge.size) == (0.9, 5e-4, 10_000)
+        assert not any(name.startswith("beyond.") for name in settings.method.floors)
+        assert (settings.train.epochs, settings.train.batch_size, settings.train.lr) == (
+            20,
+            48,
+            0.01,
+        )
+        assert (
+            settings.train.momentum,
+            settings.train.weight_decay,
+            settings.method.ridge.size,
+        ) == (0.9, 5e-4, 10_000)
         assert settings.backbone.normalisation == "none" and not settings.train.guard
     assert (published.train.later_epochs, published.train.later_horizon) == (15, 20)
     assert published.method.ridge.betas == tuple(10.0**k for k in range(3, 9))
@@ -604,6 +751,8 @@ def test_without_a_projection_the_size_of_the_heads_is_the_width_of_the_features
     new: Callable[..., SAFE], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("safecl.methods.safe.require_memory", lambda size, *_, **__: asked.append(size))
+    monkeypatch.setattr(
+        "safecl.methods.slow_fast.require_memory", lambda size, *_, **__: asked.append(size)
+    )
     width = new(ridge={"project": False, "size": 10**9}).backbone.width
     assert asked == [width]

@@ -27,13 +27,19 @@ def learned(backbone: Backbone, make_stream: Any, tools: Any) -> Any:
     return method, stream
 
 
-def test_a_picture_goes_to_the_domain_of_the_nearest_centre(learned: Any, images: Tensor, tools: Any) -> None:
+def test_a_picture_goes_to_the_domain_of_the_nearest_centre(
+    learned: Any, images: Tensor, tools: Any
+) -> None:
     method, _ = learned
     for image, found in zip(images, method.logits(images), strict=True):
         feature = F.normalize(tools.forward(method.backbone, image[None])[0, 0], dim=0)
-        apart = [min(float((feature - c).abs().sum()) for c in centres) for centres in method.centres]
+        apart = [
+            min(float((feature - c).abs().sum()) for c in centres) for centres in method.centres
+        ]
         t = apart.index(min(apart))
-        prompted = tools.forward(method.backbone, image[None], prompts=method.prompts[t][None])[:, 0]
+        prompted = tools.forward(method.backbone, image[None], prompts=method.prompts[t][None])[
+            :, 0
+        ]
         own = prompted @ method.head.weights[t].T + method.head.biases[t]
         expected = torch.full((4,), ABSENT)
         for column, value in zip(MEMBERS[t], own[0], strict=True):
@@ -46,7 +52,8 @@ def test_the_centres_are_scikit_learns_of_normalised_bare_features_of_augmented_
 ) -> None:
     method = tools.new_method(backbone, {"name": "siprompts", "length": 2, "centres": 3})
     stream = make_stream(SESSIONS, train=5)
-    fit, seen = tools.new_fit(method, stream), []
+    fit = tools.new_fit(method, stream)
+    seen = []
 
     def augmented(name: str, session: Any, network: Any) -> Tensor:
         seen.append(type(fit).augmented_features(fit, name, session, network))
@@ -54,12 +61,16 @@ def test_the_centres_are_scikit_learns_of_normalised_bare_features_of_augmented_
 
     fit.augmented_features = augmented
     tools.teach(method, stream, fit=fit)
-    for t, (part, features, centres) in enumerate(zip(stream._parts, seen, method.centres, strict=True)):
+    for t, (part, features, centres) in enumerate(
+        zip(stream._parts, seen, method.centres, strict=True)
+    ):
         views = part.train.plain(range(len(part.train)), stream.transform).float() / 255
         assert features.shape == (len(part.train), 24)  # each picture once, cropped at random
         assert torch.cdist(features, backbone.features(views)).amin(dim=1).max() > 1e-3
         reference = KMeans(3, n_init=10, random_state=derive(0, "centres", t) % 2**32)
-        assert np.allclose(reference.fit(F.normalize(features, dim=1)).cluster_centers_, centres, atol=1e-5)
+        assert np.allclose(
+            reference.fit(F.normalize(features, dim=1)).cluster_centers_, centres, atol=1e-5
+        )
 
 
 def test_with_fewer_features_than_centres_some_stand_twice(backbone: Backbone, tools: Any) -> None:
@@ -70,10 +81,16 @@ def test_with_fewer_features_than_centres_some_stand_twice(backbone: Backbone, t
         assert float(torch.cdist(torch.tensor(features).float(), centres).amin(dim=1).max()) < 1e-5
 
 
-def test_a_head_starts_as_torchs_linear_layer_does(backbone: Backbone, make_stream: Any, tools: Any) -> None:
-    method, stream = tools.new_method(backbone, {"name": "siprompts"}), make_stream([[*"abcdefgh"]], train=1)
-    fit, seen = tools.new_fit(method, stream), []
-    fit.on_fit = lambda name, module, data: seen.append([p.detach().clone() for p in module[1].parameters()])
+def test_a_head_starts_as_torchs_linear_layer_does(
+    backbone: Backbone, make_stream: Any, tools: Any
+) -> None:
+    method = tools.new_method(backbone, {"name": "siprompts"})
+    stream = make_stream([[*"abcdefgh"]], train=1)
+    fit = tools.new_fit(method, stream)
+    seen = []
+    fit.on_fit = lambda name, module, data: seen.append(
+        [p.detach().clone() for p in module[1].parameters()]
+    )
     tools.teach(method, stream, fit=fit)
     bound, ((weight, bias),) = 24**-0.5, seen
     for values in (weight, bias):  # uniform in ±1/√d
@@ -82,11 +99,15 @@ def test_a_head_starts_as_torchs_linear_layer_does(backbone: Backbone, make_stre
     assert float(weight.std()) == pytest.approx(bound / math.sqrt(3), rel=0.15)
 
 
-def test_a_session_trains_its_own_prompt_and_head_alone(learned: Any, images: Tensor, tools: Any) -> None:
+def test_a_session_trains_its_own_prompt_and_head_alone(
+    learned: Any, images: Tensor, tools: Any
+) -> None:
     method, _ = learned
     targets = torch.tensor([0, 3, 1, 0, 3])
     loss = method.loss(torch.tensor([0, 1, 3]), Batch(images, targets))["cls"]
-    prompted = tools.forward(method.backbone, images, prompts=method.prompts[2].expand(5, -1, -1))[:, 0]
+    prompted = tools.forward(method.backbone, images, prompts=method.prompts[2].expand(5, -1, -1))[
+        :, 0
+    ]
     logits = prompted @ method.head.weights[2].T + method.head.biases[2]
     assert torch.allclose(loss, F.cross_entropy(logits, torch.tensor([0, 2, 1, 0, 2])), atol=1e-5)
     loss.backward()

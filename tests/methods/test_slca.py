@@ -19,21 +19,30 @@ def method(backbone: Backbone, tools: Any) -> Any:
     return tools.new_method(backbone, {"name": "slca"}, "full")
 
 
-def test_the_network_learns_at_a_hundredth_of_the_heads_rate(method: Any, make_stream: Any, tools: Any) -> None:
+def test_the_network_learns_at_a_hundredth_of_the_heads_rate(
+    method: Any, make_stream: Any, tools: Any
+) -> None:
     """One plain SGD step: the change is −rate · gradient."""
     from safecl.engine.settings import TrainSettings
 
     stream = make_stream([["a", "b"]])
     train = TrainSettings(epochs=1, batch_size=8, lr=0.1, momentum=0, weight_decay=0)
     fit = tools.new_fit(method, stream, train)
-    before, gradients = {}, {}
+    before = {}
+    gradients = {}
 
     def around(loss: Any) -> Any:
         def watched(batch: Any) -> Any:
             before.update({name: p.detach().clone() for name, p in method.named_parameters()})
             terms = loss(batch)
-            wanted = {name: p for name, p in method.named_parameters() if p.requires_grad and "aligned" not in name}
-            found = torch.autograd.grad(terms["cls"], list(wanted.values()), retain_graph=True, allow_unused=True)
+            wanted = {
+                name: p
+                for name, p in method.named_parameters()
+                if p.requires_grad and "aligned" not in name
+            }
+            found = torch.autograd.grad(
+                terms["cls"], list(wanted.values()), retain_graph=True, allow_unused=True
+            )
             gradients.update(zip(wanted, found, strict=True))
             return terms
 
@@ -64,26 +73,35 @@ def test_the_gaussians_are_those_of_the_features_right_after_their_session(
         assert np.allclose(method.gaussians.covariances([c], 1e-4)[0], expected, atol=1e-4)
 
 
-def test_samples_are_drawn_around_shrunken_means_of_old_classes(method: Any, make_stream: Any, tools: Any) -> None:
-    stream, drawn = make_stream(SESSIONS), []
+def test_samples_are_drawn_around_shrunken_means_of_old_classes(
+    method: Any, make_stream: Any, tools: Any
+) -> None:
+    stream = make_stream(SESSIONS)
+    drawn = []
     fit = tools.new_fit(method, stream)
     fit.on_fit = lambda name, module, data: drawn.append(data) if name == "align" else None
     tools.teach(method, stream, fit=fit)
     (sampler,) = drawn
     assert list(sampler.keywords["scale"]) == pytest.approx([0.95, 0.95, 1.0, 1.0, 1.0])
     features, targets = sampler(torch.Generator().manual_seed(0))
-    assert targets.tolist() == [c for c in range(5) for _ in range(4)] and features.shape == (20, 24)
+    assert targets.tolist() == [c for c in range(5) for _ in range(4)] and features.shape == (
+        20,
+        24,
+    )
 
 
 def test_the_alignment_loss_divides_logits_by_the_mean_norm_of_their_blocks(
     method: Any, make_stream: Any, tools: Any
 ) -> None:
     tools.teach(method, make_stream(SESSIONS))
-    features, targets = torch.randn(6, 24, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 3, 4, 0])
+    features = torch.randn(6, 24, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([0, 1, 2, 3, 4, 0])
     found = method.align_loss(Batch(features, targets))["cls"]
     total = 0.0
     for f, y in zip(features, targets.tolist(), strict=True):
-        blocks = [f @ w.T + b for w, b in zip(method.aligned.weights, method.aligned.biases, strict=True)]
+        blocks = [
+            f @ w.T + b for w, b in zip(method.aligned.weights, method.aligned.biases, strict=True)
+        ]
         norm = sum(float(block.norm()) for block in blocks) / 2
         total += float(F.cross_entropy(torch.cat(blocks) / (norm * 0.1), torch.tensor(y)))
     assert float(found) == pytest.approx(total / 6, rel=1e-4)
@@ -98,6 +116,8 @@ def test_the_aligned_head_answers_and_the_next_session_goes_on_with_the_other(
     assert all(not torch.equal(a, b) for a, b in zip(plain, method.aligned.weights, strict=True))
     assert torch.allclose(method.logits(images), method.aligned(method.learner.features(images)))
     starts = []
-    fit.on_fit = lambda name, module, data: starts.append([w.detach().clone() for w in method.head.weights])
+    fit.on_fit = lambda name, module, data: starts.append(
+        [w.detach().clone() for w in method.head.weights]
+    )
     tools.teach(method, stream, first=3, fit=fit)
     assert all(torch.equal(a, b) for a, b in zip(plain, starts[0], strict=False))

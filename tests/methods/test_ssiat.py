@@ -21,10 +21,12 @@ def test_the_drift_is_the_weighted_mean_of_how_features_move() -> None:
     means, before, after = (random.normal(size=shape) for shape in ((3, 5), (7, 5), (7, 5)))
     found = drift(*(torch.tensor(each) for each in (means, before, after)), 1.5)
     for c in range(3):
-        top, bottom = np.zeros(5), 0.0
+        top = np.zeros(5)
+        bottom = 0.0
         for old, new in zip(before, after, strict=True):
             weight = math.exp(-float(((old - means[c]) ** 2).sum()) / (2 * 1.5**2)) + 1e-5
-            top, bottom = top + weight * (new - old), bottom + weight
+            top = top + weight * (new - old)
+            bottom = bottom + weight
         assert np.allclose(found[c], top / bottom)
     shift = torch.ones(5, dtype=torch.float64)
     moved = drift(torch.tensor(means), torch.tensor(before), torch.tensor(before) + shift, 4.0)
@@ -38,7 +40,8 @@ def test_old_means_move_by_the_drift_of_the_sessions_own_pictures(
     method = tools.new_method(backbone, {"name": "ssiat", "paired": paired})
     stream = make_stream(SESSIONS, train=5)
     fit = tools.teach(method, stream, last=1)
-    old, scatter = method.gaussians.means.clone(), method.gaussians.scatter.clone()
+    old = method.gaussians.means.clone()
+    scatter = method.gaussians.scatter.clone()
     part = stream._parts[1]
     views = part.train.plain(range(len(part.train)), stream.transform).float() / 255
     before = method.learner.features(views).detach()
@@ -58,7 +61,9 @@ def test_the_loss_is_cosface_over_the_sessions_classes(
     tools.teach(method, make_stream(SESSIONS))
     found = method.loss(torch.tensor([2, 3]), Batch(images, torch.tensor([2, 3, 2, 3, 3])))["cls"]
     weight = torch.cat(list(method.head.weights))
-    cosines = F.cosine_similarity(method.learner.features(images)[:, None], weight[None], dim=2)[:, 2:]
+    cosines = F.cosine_similarity(method.learner.features(images)[:, None], weight[None], dim=2)[
+        :, 2:
+    ]
     total = 0.0
     for row, y in zip(cosines.tolist(), (0, 1, 0, 1, 1), strict=True):
         right = math.exp(20 * (row[y] - margin))
@@ -71,15 +76,21 @@ def test_all_heads_are_retrained_on_gaussians_and_the_pet_is_not(
 ) -> None:
     method = tools.new_method(backbone, {"name": "ssiat"})
     stream = make_stream(SESSIONS)
-    fit, seen = tools.new_fit(method, stream), {}
+    fit = tools.new_fit(method, stream)
+    seen = {}
 
     def note(name: str, module: Any, data: Any) -> None:
-        seen[fit.session, name] = [w.detach().clone() for w in method.head.weights], method.learner.tuning()
+        seen[fit.session, name] = (
+            [w.detach().clone() for w in method.head.weights],
+            method.learner.tuning(),
+        )
 
     fit.on_fit = note
     tools.teach(method, stream, fit=fit)
     assert fit.calls == [(1, "ssiat"), (2, "ssiat"), (2, "align")]
     (heads, tuning), (before, _) = seen[2, "align"], seen[2, "ssiat"]
     assert torch.equal(heads[0], before[0])  # the old head is frozen while the PET is tuned
-    assert all(not torch.equal(old, new) for old, new in zip(heads, method.head.weights, strict=True))
+    assert all(
+        not torch.equal(old, new) for old, new in zip(heads, method.head.weights, strict=True)
+    )
     assert all(torch.equal(value, tuning[key]) for key, value in method.learner.tuning().items())

@@ -38,28 +38,41 @@ def test_fusion_is_by_sign_of_the_sum_and_then_by_size() -> None:
 
 def test_the_universal_learner_is_fused_from_the_tunings_of_all_sessions(method: Any) -> None:
     tunings = [learner.tuning() for learner in method.learners]
-    assert len(tunings) == 3 and not torch.equal(tunings[0]["0.up.weight"], tunings[1]["0.up.weight"])
+    assert len(tunings) == 3 and not torch.equal(
+        tunings[0]["0.up.weight"], tunings[1]["0.up.weight"]
+    )
     assert (method.universal is None) is (method.settings.universal == "newest")
     if method.universal is not None:
         for key, value in method.universal.tuning().items():
             assert torch.equal(value, fused(torch.stack([tuning[key] for tuning in tunings])))
 
 
-def test_the_surest_learner_and_the_universal_one_answer_together(method: Any, images: Tensor) -> None:
+def test_the_surest_learner_and_the_universal_one_answer_together(
+    method: Any, images: Tensor
+) -> None:
     second = method.universal or method.learners[-1]
     with torch.no_grad():
         for image, found in zip(images, method.logits(images), strict=True):
-            chances = [method.head(learner.features(image[None]))[0].softmax(0) for learner in method.learners]
-            entropies = [-sum(float(p) * math.log(float(p) + 1e-10) for p in each) for each in chances]
+            chances = [
+                method.head(learner.features(image[None]))[0].softmax(0)
+                for learner in method.learners
+            ]
+            entropies = [
+                -sum(float(p) * math.log(float(p) + 1e-10) for p in each) for each in chances
+            ]
             other = method.head(second.features(image[None]))[0].softmax(0)
-            assert torch.allclose(found.exp(), chances[int(np.argmin(entropies))] + other, atol=1e-5)
+            assert torch.allclose(
+                found.exp(), chances[int(np.argmin(entropies))] + other, atol=1e-5
+            )
 
 
 def test_a_session_starts_from_the_pet_before_it_and_trains_its_own_alone(
     backbone: Backbone, make_stream: Any, tools: Any
 ) -> None:
-    method, stream = tools.new_method(backbone, {"name": "tuna"}), make_stream(SESSIONS)
-    fit, starts = tools.new_fit(method, stream), []
+    method = tools.new_method(backbone, {"name": "tuna"})
+    stream = make_stream(SESSIONS)
+    fit = tools.new_fit(method, stream)
+    starts = []
 
     def note(name: str, module: Any, data: Any) -> None:
         if name == "tuna":
@@ -81,13 +94,19 @@ def test_the_loss_is_cosface_over_the_sessions_classes(
     monkeypatch.setattr(method, "settings", method.settings.model_copy(update={"margin": margin}))
     found = method.loss(torch.tensor([2, 3]), Batch(images, TARGETS))
     cosines = F.cosine_similarity(
-        method.learners[-1].features(images)[:, None], torch.cat(list(method.head.weights))[None], dim=2
+        method.learners[-1].features(images)[:, None],
+        torch.cat(list(method.head.weights))[None],
+        dim=2,
     )[:, 2:4]
     logits = 20 * (cosines - margin * F.one_hot(TARGETS - 2))
-    assert float(found["cls"]) == pytest.approx(float(F.cross_entropy(logits, TARGETS - 2)), rel=1e-4)
+    assert float(found["cls"]) == pytest.approx(
+        float(F.cross_entropy(logits, TARGETS - 2)), rel=1e-4
+    )
 
 
-def test_statistics_of_a_class_are_those_under_its_sessions_learners(method: Any, make_stream: Any) -> None:
+def test_statistics_of_a_class_are_those_under_its_sessions_learners(
+    method: Any, make_stream: Any
+) -> None:
     stream = make_stream(SESSIONS)
     own: dict[str, list[Tensor]] = {}
     for part, learner in zip(stream._parts, method.learners, strict=True):
@@ -96,4 +115,6 @@ def test_statistics_of_a_class_are_those_under_its_sessions_learners(method: Any
             own.setdefault(label, []).append(feature)
     assert len(own["a"]) == 6  # a class that comes back has the pictures of both sessions
     for c, label in enumerate(method.classes):
-        assert torch.allclose(method.gaussians.means[c], torch.stack(own[label]).mean(dim=0), atol=1e-5)
+        assert torch.allclose(
+            method.gaussians.means[c], torch.stack(own[label]).mean(dim=0), atol=1e-5
+        )

@@ -37,21 +37,26 @@ def reference(
 ) -> Tensor:
     """All tokens after the final norm: (N, L, d).
 
-    ``after(place, x)`` may change the output of any layer (SSF); ``beside(i, x)`` is added next to the MLP of
-    block i, from the residual stream (adapter); ``prompts[i]`` are appended before block i, and after each block of
-    ``dropped`` as many tokens are cut off at the end (VPT); ``weights`` stand in for those of ``vit``. ``inserted``
-    tokens (N, L, d) follow the CLS token; ``prefixes[i]`` are keys and values (N, P, d) before those of block i, and
-    ``learned[i]`` more of them, (P, d), of a PET. ``beside_attention(i, y)`` is added next to the attention of block i,
+    ``after(place, x)`` may change the output of any layer (SSF); ``beside(i, x)`` is added next to
+    the MLP of block i, from the residual stream (adapter); ``prompts[i]`` are appended before block
+    i, and after each block of ``dropped`` as many tokens are cut off at the end (VPT); ``weights``
+    stand in for those of ``vit``. ``inserted`` tokens (N, L, d) follow the CLS token;
+    ``prefixes[i]`` are keys and values (N, P, d) before those of block i, and ``learned[i]`` more
+    of them, (P, d), of a PET. ``beside_attention(i, y)`` is added next to the attention of block i,
     from what it reads.
     """
     w = {key: value.double() for key, value in (weights or vit.state_dict()).items()}
     x = images.double()
-    n, patch, heads = len(x), vit.patch_embed.patch_size[0], vit.blocks[0].attn.num_heads
+    n = len(x)
+    patch = vit.patch_embed.patch_size[0]
+    heads = vit.blocks[0].attn.num_heads
     cells = x.unfold(2, patch, patch).unfold(3, patch, patch)  # (N, 3, rows, columns, patch, patch)
     cells = cells.permute(0, 2, 3, 1, 4, 5).reshape(n, -1, 3 * patch * patch)
     x = cells @ w["patch_embed.proj.weight"].flatten(1).T + w["patch_embed.proj.bias"]
     x = after("patches", x)
-    first = [w[key].expand(n, -1, -1) for key in ("cls_token", "dist_token", "reg_token") if key in w]
+    first = [
+        w[key].expand(n, -1, -1) for key in ("cls_token", "dist_token", "reg_token") if key in w
+    ]
     if vit.no_embed_class:
         x = torch.cat([*first, x + w["pos_embed"]], dim=1)
     else:
@@ -72,11 +77,16 @@ def reference(
         y = after(f"{i}_norm1", norm(x, *layer("norm1")))
         q, k, v = linear("attn.qkv", y).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
         if f"blocks.{i}.attn.q_norm.weight" in w:
-            q, k = norm(q, *layer("attn.q_norm")), norm(k, *layer("attn.k_norm"))
+            q = norm(q, *layer("attn.q_norm"))
+            k = norm(k, *layer("attn.k_norm"))
         for given in (prefixes, learned):
             if given and i in given:
-                keys, values = (each.expand(n, -1, -1).unflatten(2, (heads, -1)).transpose(1, 2) for each in given[i])
-                k, v = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+                keys, values = (
+                    each.expand(n, -1, -1).unflatten(2, (heads, -1)).transpose(1, 2)
+                    for each in given[i]
+                )
+                k = torch.cat([keys, k], dim=2)
+                v = torch.cat([values, v], dim=2)
         mixed = torch.softmax(q @ k.transpose(2, 3) / math.sqrt(q.shape[-1]), dim=-1) @ v
         a = beside_attention(i, y) if beside_attention is not None else 0
         y = linear("attn.proj", mixed.transpose(1, 2).flatten(2))
@@ -101,7 +111,8 @@ def tuned(kind: str, vit: VisionTransformer, pet: nn.ModuleDict) -> dict[str, An
     if kind == "adapter":
 
         def beside(i: int, x: Tensor) -> Tensor:
-            down, up = pet[str(i)].down, pet[str(i)].up
+            down = pet[str(i)].down
+            up = pet[str(i)].up
             hidden = (x @ down.weight.double().T + down.bias.double()).clamp(min=0)
             return 0.1 * (hidden @ up.weight.double().T + up.bias.double())
 
@@ -112,12 +123,19 @@ def tuned(kind: str, vit: VisionTransformer, pet: nn.ModuleDict) -> dict[str, An
         weights = vit.state_dict()
         for i, lora in pet.items():
             rank = len(lora.down) // 2
-            q, v = lora.up[0] @ lora.down[:rank], lora.up[1] @ lora.down[rank:]
+            q = lora.up[0] @ lora.down[:rank]
+            v = lora.up[1] @ lora.down[rank:]
             change = 8.0 / rank * torch.cat([q, torch.zeros_like(q), v]).double()
-            weights[f"blocks.{i}.attn.qkv.weight"] = weights[f"blocks.{i}.attn.qkv.weight"].double() + change
+            weights[f"blocks.{i}.attn.qkv.weight"] = (
+                weights[f"blocks.{i}.attn.qkv.weight"].double() + change
+            )
         return {"weights": weights}
     if kind == "prefix":
-        return {"learned": {int(i): tuple(each.scale.double() * each.tokens.double()) for i, each in pet.items()}}
+        return {
+            "learned": {
+                int(i): tuple(each.scale.double() * each.tokens.double()) for i, each in pet.items()
+            }
+        }
     if kind == "full":
         return {"weights": pet["vit"].state_dict(keep_vars=True)}
     if kind.startswith("vpt"):
@@ -125,7 +143,10 @@ def tuned(kind: str, vit: VisionTransformer, pet: nn.ModuleDict) -> dict[str, An
         rate = VptSettings().rate
         prompts = {int(i): rate * p.tokens + (1 - rate) * p.tokens.detach() for i, p in pet.items()}
         depth = len(vit.blocks)
-        return {"prompts": prompts, "dropped": tuple(range(depth)) if kind == "vpt_deep" else (depth - 1,)}
+        return {
+            "prompts": prompts,
+            "dropped": tuple(range(depth)) if kind == "vpt_deep" else (depth - 1,),
+        }
     return {}
 
 
@@ -143,8 +164,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(params=FAMILIES, scope="session")
-def vit(request: pytest.FixtureRequest, make_vit: Callable[..., VisionTransformer]) -> VisionTransformer:
-    """A frozen tiny network of each family, in float64: in float32 the order of sums differs between processors."""
+def vit(
+    request: pytest.FixtureRequest, make_vit: Callable[..., VisionTransformer]
+) -> VisionTransformer:
+    """A frozen tiny network of each family, in float64: in float32 the order of sums differs
+    between processors.
+    """
     return make_vit(**FAMILIES[request.param]).double().requires_grad_(False)
 
 

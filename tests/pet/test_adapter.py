@@ -25,7 +25,10 @@ def beside(pet: nn.ModuleDict, scale: float) -> Callable[[int, Tensor], Tensor]:
 
 
 def test_it_reads_the_residual_stream_before_the_norm_and_adds_a_tenth(
-    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     view, pet = attach(vit, pet_settings("adapter"))
     scramble(pet)
@@ -36,20 +39,34 @@ def test_it_reads_the_residual_stream_before_the_norm_and_adds_a_tenth(
 
 
 def test_bottleneck_and_scale_are_settings(
-    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     view, pet = attach(vit, pet_settings("adapter", bottleneck=3, scale=0.7))
     assert pet["0"].down.weight.shape == (3, 24)
     scramble(pet)
     pet.eval()
-    assert torch.allclose(view.forward_features(images), reference(vit, images, beside=beside(pet, 0.7)), atol=1e-6)
+    assert torch.allclose(
+        view.forward_features(images), reference(vit, images, beside=beside(pet, 0.7)), atol=1e-6
+    )
 
 
 def test_beside_attention_it_reads_what_attention_reads(
-    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     """The adapter of LAE: GELU, no dropout, a factor that is trained, in the first blocks alone."""
-    options = {"place": "attention", "activation": "gelu", "scale": 1.0, "learn_scale": True, "dropout": 0.0}
+    options = {
+        "place": "attention",
+        "activation": "gelu",
+        "scale": 1.0,
+        "learn_scale": True,
+        "dropout": 0.0,
+    }
     view, pet = attach(vit, pet_settings("adapter", bottleneck=5, blocks=1, **options))
     assert list(pet) == ["0"] and pet["0"].scale.item() == 1
     scramble(pet)
@@ -72,7 +89,9 @@ def test_beside_attention_it_reads_what_attention_reads(
     assert torch.allclose(tokens(tokens_view, images, 2), expected[:, :2], atol=1e-6)
 
 
-def test_dropout_acts_in_training_only(vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]) -> None:
+def test_dropout_acts_in_training_only(
+    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
+) -> None:
     view, pet = attach(vit, pet_settings("adapter"))
     scramble(pet)
     pet.eval()
@@ -101,4 +120,8 @@ def test_initial_values_are_those_of_lora(vit: VisionTransformer) -> None:
     for adapter in pet.values():
         bound = 24**-0.5
         assert adapter.down.weight.abs().max() <= bound and adapter.down.weight.std() > bound / 3
-        assert not adapter.down.bias.any() and not adapter.up.weight.any() and not adapter.up.bias.any()
+        assert (
+            not adapter.down.bias.any()
+            and not adapter.up.weight.any()
+            and not adapter.up.bias.any()
+        )

@@ -1,4 +1,6 @@
-"""LoRA against a forward pass written out by hand: a low-rank change of two of query, key and value."""
+"""LoRA against a forward pass written out by hand: a low-rank change of two of query, key and
+value.
+"""
 
 from collections.abc import Callable
 
@@ -20,12 +22,16 @@ def test_two_of_query_key_and_value_get_a_low_rank_change_and_the_third_none(
     scramble: Callable[..., None],
     reference: Callable[..., Tensor],
 ) -> None:
-    rank, alpha, width = 2, 6.0, 24
+    rank = 2
+    alpha = 6.0
+    width = 24
     view, pet = attach(vit, pet_settings("lora", rank=rank, alpha=alpha, projections=projections))
     scramble(pet)
     changed = {key: value.double() for key, value in vit.state_dict().items()}
     for i, lora in pet.items():
-        for part, up, down in zip(places, lora.up, (lora.down[:rank], lora.down[rank:]), strict=True):
+        for part, up, down in zip(
+            places, lora.up, (lora.down[:rank], lora.down[rank:]), strict=True
+        ):
             change = alpha / rank * (up @ down).detach().double()
             rows = slice(part * width, (part + 1) * width)
             changed[f"blocks.{i}.attn.qkv.weight"] = changed[f"blocks.{i}.attn.qkv.weight"].clone()
@@ -39,7 +45,8 @@ def test_a_learned_scale_starts_at_alpha_over_rank_and_multiplies_its_change(
     vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
 ) -> None:
     (view, pet), (plain, fixed) = (
-        attach(vit, pet_settings("lora", rank=2, alpha=6.0, learn_scale=learned)) for learned in (True, False)
+        attach(vit, pet_settings("lora", rank=2, alpha=6.0, learn_scale=learned))
+        for learned in (True, False)
     )
     scramble(fixed)
     pet.load_state_dict(fixed.state_dict(), strict=False)
@@ -49,7 +56,9 @@ def test_a_learned_scale_starts_at_alpha_over_rank_and_multiplies_its_change(
             one.scale[1] *= 0.5
             other.up[1] *= 0.5
     for network in (view, merge(view)):
-        assert torch.allclose(network.forward_features(images), plain.forward_features(images), atol=1e-6)
+        assert torch.allclose(
+            network.forward_features(images), plain.forward_features(images), atol=1e-6
+        )
 
 
 def test_only_the_first_blocks_have_it_if_asked(vit: VisionTransformer) -> None:

@@ -2,21 +2,23 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from safecl.backbone.layers import Attention
-from safecl.errors import SafeclError
 from safecl.pet.attach import attach, merge
 from safecl.pet.prefix import PrefixedAttention, Prefixes
 from safecl.pet.settings import pet_settings
 from safecl.randomness import generator
+from tests.conftest import raises
 
 
 def test_keys_and_values_stand_before_those_of_the_tokens(
-    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     view, pet = attach(vit, pet_settings("prefix", length=3, blocks=1))
     assert list(pet) == ["0"]
@@ -43,7 +45,8 @@ def test_compensated_weights_on_the_prefix_sum_to_one_and_those_on_the_tokens_st
         for at in range(3):
             for head in range(3):
                 own, other = (
-                    torch.stack([q[n, at, head] @ key[head] / 8**0.5 for key in each]).exp() for each in (keys, k[n])
+                    torch.stack([q[n, at, head] @ key[head] / 8**0.5 for key in each]).exp()
+                    for each in (keys, k[n])
                 )
                 weights = other / (own.sum() + other.sum())
                 mixed[n, at, head] = weights @ v[n, :, head] + (own / own.sum()) @ values[:, head]
@@ -57,12 +60,14 @@ def test_initial_values_are_small_and_positive_and_factors_are_one(vit: VisionTr
         assert prefix.tokens.min() >= 0 and 0.009 < float(prefix.tokens.max()) <= 0.01
 
 
-def test_attention_of_another_make_is_refused_in_a_sentence(make_vit: Callable[..., VisionTransformer]) -> None:
+def test_attention_of_another_make_is_refused_in_a_sentence(
+    make_vit: Callable[..., VisionTransformer],
+) -> None:
     vit = make_vit()
 
     class Other(type(vit.blocks[0].attn)):  # type: ignore[misc]
         pass
 
     vit.blocks[0].attn.__class__ = Other
-    with pytest.raises(SafeclError, match=r"^This PET needs the plain attention of timm's ViT; .* has Other\.$"):
+    with raises("pet.attention.other", kind="Other"):
         attach(vit, pet_settings("prefix"))

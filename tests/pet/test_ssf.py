@@ -37,22 +37,32 @@ def test_there_is_one_after_every_operation_and_none_elsewhere(vit: VisionTransf
 
 @pytest.mark.parametrize("place", PLACES)
 def test_each_stands_where_its_name_says(
-    place: str, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    place: str,
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     view, pet = neutral(vit)
     scramble(pet[place], seed=5, deviation=0.5)
-    scale, shift = pet[place].scale.double(), pet[place].shift.double()
+    scale = pet[place].scale.double()
+    shift = pet[place].shift.double()
     expected = reference(vit, images, after=lambda at, x: x * scale + shift if at == place else x)
     assert torch.allclose(view.forward_features(images), expected, atol=1e-6)
     assert not torch.allclose(reference(vit, images), expected, atol=1e-6)
 
 
 def test_together_they_are_the_whole_of_ssf(
-    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     view, pet = attach(vit, pet_settings("ssf"))
     scramble(pet)
-    expected = reference(vit, images, after=lambda at, x: x * pet[at].scale.double() + pet[at].shift.double())
+    expected = reference(
+        vit, images, after=lambda at, x: x * pet[at].scale.double() + pet[at].shift.double()
+    )
     assert torch.allclose(view.forward_features(images), expected, atol=1e-6)
 
 
@@ -65,11 +75,13 @@ def test_initial_values_lie_around_one_and_zero(make_vit: Callable[..., VisionTr
     assert abs(float(torch.corrcoef(torch.stack([scales, shifts]))[0, 1])) < 0.1
 
 
-# -- gradients ------------------------------------------------------------------------------------------------------
+# -- gradients -------------------------------------------------------------------------------------
 
-SCALES, SHIFTS = (1.0, 0.1, 0.01, 0.001, 1e-6, 0.0, -0.3), (0.0, 0.3, -2.0)
+SCALES = (1.0, 0.1, 0.01, 0.001, 1e-6, 0.0, -0.3)
+SHIFTS = (0.0, 0.3, -2.0)
 PAIRS = list(product(SCALES, SHIFTS))
-GOOD, BAD = [(1.0, 0.3), (0.1, 0.3), (-0.3, -2.0)], [(0.01, 0.3), (1e-6, -2.0), (0.0, 0.0)]
+GOOD = [(1.0, 0.3), (0.1, 0.3), (-0.3, -2.0)]
+BAD = [(0.01, 0.3), (1e-6, -2.0), (0.0, 0.0)]
 PRECISIONS = [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 3e-2)]
 
 
@@ -87,11 +99,16 @@ def gradients(y: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def close(found: list[Tensor], expected: list[Tensor], ssf: ScaleShift, tolerance: float) -> None:
-    """``found[1]`` is by the scale: compared channel by channel, for it is no smaller where the scale is."""
+    """``found[1]`` is by the scale: compared channel by channel, for it is no smaller where the
+    scale is.
+    """
     for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one, other, rtol=0, atol=tolerance * (1 + 8) * float(other.abs().max()))
+        assert torch.allclose(
+            one, other, rtol=0, atol=tolerance * (1 + 8) * float(other.abs().max())
+        )
     ratio = (ssf.shift / ssf.scale).detach().double().abs()
-    # u is read back from z where the shift is at most 8 scales, with the rounding of a number so much larger.
+    # u is read back from z where the shift is at most 8 scales, with the rounding of a number so
+    # much larger.
     allowed = tolerance * (1 + torch.where(ratio <= 8, ratio, 0)) * expected[1].abs().median()
     assert ((found[1] - expected[1]).abs() <= allowed + tolerance * expected[1].abs()).all()
 
@@ -104,7 +121,8 @@ def test_the_gradient_of_a_linear_layers_scale_is_exact_at_any_scale(
 ) -> None:
     torch.manual_seed(0)
     layer = nn.Linear(40, len(pairs), bias=bias).to(dtype).requires_grad_(False)
-    ssf, x = scale_shift(pairs, dtype), torch.randn(3, 50, 40).to(dtype).requires_grad_()
+    ssf = scale_shift(pairs, dtype)
+    x = torch.randn(3, 50, 40).to(dtype).requires_grad_()
     found = gradients(ScaledLayer(layer, ssf)(x), [x, ssf.scale, ssf.shift])
     exact = [tensor.detach().double().requires_grad_() for tensor in (x, ssf.scale, ssf.shift)]
     u = F.linear(exact[0], layer.weight.double(), layer.bias.double() if bias else None)
@@ -113,16 +131,21 @@ def test_the_gradient_of_a_linear_layers_scale_is_exact_at_any_scale(
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("dtype, tolerance", PRECISIONS)
-def test_the_gradient_of_a_norms_scale_is_exact_at_any_scale(dtype: torch.dtype, tolerance: float, bias: bool) -> None:
+def test_the_gradient_of_a_norms_scale_is_exact_at_any_scale(
+    dtype: torch.dtype, tolerance: float, bias: bool
+) -> None:
     torch.manual_seed(0)
     layer = nn.LayerNorm(len(PAIRS), eps=1e-6, bias=bias).requires_grad_(False)
     for parameter in layer.parameters():
         parameter += torch.randn(parameter.shape)
-    ssf, x = scale_shift(PAIRS, dtype), (3 + torch.randn(3, 50, len(PAIRS))).to(dtype).requires_grad_()
+    ssf = scale_shift(PAIRS, dtype)
+    x = (3 + torch.randn(3, 50, len(PAIRS))).to(dtype).requires_grad_()
     layer.to(ssf.scale.dtype)
     found = gradients(ScaledLayer(layer, ssf)(x), [x, ssf.scale, ssf.shift])
     exact = [tensor.detach().double().requires_grad_() for tensor in (x, ssf.scale, ssf.shift)]
-    u = F.layer_norm(exact[0], (len(PAIRS),), layer.weight.double(), layer.bias.double() if bias else None, 1e-6)
+    u = F.layer_norm(
+        exact[0], (len(PAIRS),), layer.weight.double(), layer.bias.double() if bias else None, 1e-6
+    )
     close(found, gradients(u * exact[1] + exact[2], exact), ssf, tolerance)
 
 
@@ -137,7 +160,9 @@ def test_the_gradients_of_an_mlps_scales_are_exact_at_any_scale(
     first, second = (scale_shift(pairs, dtype) for pairs in (PAIRS, PAIRS[::-1]))
     x = torch.randn(3, 50, 30).to(dtype).requires_grad_()
     inputs = [x, first.scale, first.shift, second.scale, second.shift]
-    found = gradients(ScaledMlp(ScaledLayer(mlp.fc1, first), ScaledLayer(mlp.fc2, second))(x), inputs)
+    found = gradients(
+        ScaledMlp(ScaledLayer(mlp.fc1, first), ScaledLayer(mlp.fc2, second))(x), inputs
+    )
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
     biases = [layer.bias.double() if bias else None for layer in (mlp.fc1, mlp.fc2)]
     u = F.gelu(F.linear(exact[0], mlp.fc1.weight.double(), biases[0]) * exact[1] + exact[2])

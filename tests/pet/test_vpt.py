@@ -1,4 +1,6 @@
-"""VPT against a forward pass written out by hand: prompts at the end of the sequence, dropped again."""
+"""VPT against a forward pass written out by hand: prompts at the end of the sequence, dropped
+again.
+"""
 
 import copy
 from collections.abc import Callable
@@ -13,7 +15,10 @@ from safecl.pet.settings import pet_settings
 
 
 def test_deep_prompts_are_new_in_every_block(
-    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     view, pet = attach(vit, pet_settings("vpt_deep"))
     scramble(pet)
@@ -26,7 +31,10 @@ def test_deep_prompts_are_new_in_every_block(
 
 
 def test_shallow_prompts_go_through_all_blocks_and_out(
-    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+    vit: VisionTransformer,
+    images: Tensor,
+    scramble: Callable[..., None],
+    reference: Callable[..., Tensor],
 ) -> None:
     view, pet = attach(vit, pet_settings("vpt_shallow", tokens=3))
     scramble(pet)
@@ -59,4 +67,7 @@ def test_prompts_learn_at_their_own_rate(kind: str, vit: VisionTransformer, imag
         view, pet = copy.deepcopy(attach(vit, pet_settings(kind, rate=rate)))
         view.forward_features(images)[:, 0].square().sum().backward()
         gradients.append([parameter.grad for parameter in pet.parameters()])
-    assert all(whole.any() and torch.equal(0.25 * whole, slow) for whole, slow in zip(*gradients, strict=True))
+    assert all(
+        whole.any() and torch.equal(0.25 * whole, slow)
+        for whole, slow in zip(*gradients, strict=True)
+    )

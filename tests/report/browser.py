@@ -13,11 +13,28 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
-         "--remote-debugging-pipe")  # fmt: skip
-CODES = {"Enter": 13, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
-CONTROL, SHIFT = 2, 8
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
+CODES = {
+    "Enter": 13,
+    "Escape": 27,
+    " ": 32,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
+CONTROL = 2
+SHIFT = 8
 
 
 def find_chromium() -> str | None:
@@ -29,11 +46,16 @@ class Page:
     """A tab: what it asked the network for, what its console said."""
 
     def __init__(self, send: int, receive: int) -> None:
-        self._send, self._receive, self._buffer, self._number = send, receive, b"", 0
+        self._send = send
+        self._receive = receive
+        self._buffer = b""
+        self._number = 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
@@ -53,19 +75,33 @@ class Page:
         result: dict[str, Any] = answer["result"]
         return result
 
-    def open(self, place: Path | str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load a file or an address at a width, with the light or the dark theme asked for, and wait for it."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+    def open(
+        self, place: Path | str, width: int = 1280, height: int = 900, dark: bool = False
+    ) -> None:
+        """Load a file or an address at a width, with the light or the dark theme asked for, and
+        wait for it.
+        """
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.call("Page.navigate", url=place if isinstance(place, str) else place.resolve().as_uri())
+        self.call(
+            "Page.navigate", url=place if isinstance(place, str) else place.resolve().as_uri()
+        )
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
     def evaluate(self, script: str) -> Any:
         """The value of an expression in the page."""
-        result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        result = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(str(result["exceptionDetails"]))
         return result["result"].get("value")
@@ -82,22 +118,35 @@ class Page:
         """A key; ``held``: CONTROL or SHIFT."""
         text = "\r" if key == "Enter" else key if len(key) == 1 and not held & CONTROL else ""
         told = {"key": key, "modifiers": held, "windowsVirtualKeyCode": CODES.get(key, 0)}
-        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **({"text": text} if text else {}))
+        self.call(
+            "Input.dispatchKeyEvent", type="keyDown", **told, **({"text": text} if text else {})
+        )
         self.call("Input.dispatchKeyEvent", type="keyUp", **told)
 
     def requests(self, own: str = "file:") -> list[str]:
-        """Addresses that were asked for since the page was opened, but for those that begin with ``own`` or data."""
-        sent = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
+        """Addresses that were asked for since the page was opened, but for those that begin with
+        ``own`` or data.
+        """
+        sent = [
+            e["params"]["request"]["url"]
+            for e in self.events
+            if e.get("method") == "Network.requestWillBeSent"
+        ]
         return [url for url in sent if not url.startswith((own, "data:"))]
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the console, and exceptions."""
         found = []
         for event in self.events:
-            kind, about = event.get("method"), event.get("params", {})
+            kind = event.get("method")
+            about = event.get("params", {})
             if kind == "Runtime.exceptionThrown":
                 found.append(str(about["exceptionDetails"]))
-            elif kind == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
+            elif kind == "Runtime.consoleAPICalled" and about["type"] in (
+                "error",
+                "warning",
+                "assert",
+            ):
                 found.append(str(about["args"]))
             elif kind == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
                 found.append(about["entry"]["text"])
@@ -105,12 +154,16 @@ class Page:
 
     def screenshot(self, path: Path, whole: bool = True) -> None:
         """The page, or what fits on the screen, as PNG."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)[
+            "data"
+        ]
         path.write_bytes(base64.b64decode(data))
 
     def pdf(self) -> bytes:
         """The page as it is printed."""
-        return base64.b64decode(self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)["data"])
+        return base64.b64decode(
+            self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)["data"]
+        )
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
@@ -125,7 +178,9 @@ class Page:
 
 @contextmanager
 def browser(command: str, *flags: str) -> Iterator[Page]:
-    """Start the browser with a profile of its own, and with more ``flags``; it ends with the block."""
+    """Start the browser with a profile of its own, and with more ``flags``; it ends with the
+    block.
+    """
     to_read, send = os.pipe()
     receive, to_write = os.pipe()
     profile = tempfile.mkdtemp()
@@ -133,8 +188,10 @@ def browser(command: str, *flags: str) -> Iterator[Page]:
     start = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
     process = subprocess.Popen(
         ["bash", "-c", start, command, *FLAGS, *flags, f"--user-data-dir={profile}", "about:blank"],
-        pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        pass_fds=(to_read, to_write),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     os.close(to_read)
     os.close(to_write)
     try:

@@ -48,7 +48,10 @@ def test_the_legend_of_a_file_covers_no_line_and_its_title_is_no_formula() -> No
     (axes,), (legend,) = figure.axes, figure.legends
     figure.draw_without_rendering()
     assert axes.get_title() == "$5" and not axes.title.get_parse_math()
-    assert legend.get_window_extent().y1 <= axes.get_window_extent().y0 and len(legend.get_texts()) == 9
+    assert (
+        legend.get_window_extent().y1 <= axes.get_window_extent().y0
+        and len(legend.get_texts()) == 9
+    )
 
 
 def lines(axes: Axes, count: int) -> None:
@@ -64,7 +67,9 @@ def test_drawing_changes_no_settings(make_run: Any) -> None:
 
 def test_curves_are_the_pooled_accuracies(make_run: Any) -> None:
     run = read_run(make_run())
-    lines = {line.get_label(): line for line in axes_of(figures.accuracy_curves, all_series([run])).lines}
+    lines = {
+        line.get_label(): line for line in axes_of(figures.accuracy_curves, all_series([run])).lines
+    }
     assert set(lines) == {"SAFE", "Slow", "Fast"}
     assert list(lines["SAFE"].get_ydata()) == [line.pooled["safe"] for line in run.metrics]
 
@@ -90,7 +95,13 @@ def test_the_parts_of_a_sessions_time_are_its_phases_and_stages(make_run: Any) -
     run = read_run(make_run())
     table = costs(run, "Time")
     assert table is not None
-    assert [column.name for column in table.columns[1:6]] == ["Slow", "Fast", "Statistics", "Evaluate", "Total"]
+    assert [column.name for column in table.columns[1:6]] == [
+        "Slow",
+        "Fast",
+        "Statistics",
+        "Evaluate",
+        "Total",
+    ]
     for row in table.rows:
         slow, fast, statistics, evaluate, total = (cell.value or 0.0 for cell in row[1:6])
         assert slow + fast + statistics + evaluate == pytest.approx(total)

@@ -17,7 +17,14 @@ def hundreds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of 100 configurations with 2 seeds each."""
     place = tmp_path_factory.mktemp("many")
     folders = [
-        write_run(place / f"{i}-{seed}", method="ranpac", sessions=1, seed=seed, examples=0, preset=f"p{i}")
+        write_run(
+            place / f"{i}-{seed}",
+            method="ranpac",
+            sessions=1,
+            seed=seed,
+            examples=0,
+            preset=f"p{i}",
+        )
         for i in range(100)
         for seed in range(2)
     ]
@@ -30,8 +37,13 @@ def test_a_page_of_two_hundred_runs_is_small(hundreds: Path) -> None:
 
 def test_all_are_in_the_tables_and_the_best_are_drawn(hundreds: Path) -> None:
     seen = Reader(hundreds.read_text(encoding="utf-8"))
-    assert f"The figures show the {DRAWN} of 100 configurations that are best at the end" in seen.text
-    assert f"Of the {DETAILED} that are best at the end; safecl report RUN draws any other." in seen.text
+    assert (
+        f"The figures show the {DRAWN} of 100 configurations that are best at the end" in seen.text
+    )
+    assert (
+        f"Of the {DETAILED} that are best at the end; safecl report RUN draws any other."
+        in seen.text
+    )
     assert "100 configurations, 2 seeds each." in seen.text
     _, _, table = seen.text.partition("At the end")
     assert all(f"RanPAC (preset p{i})" in table for i in range(100))

@@ -1,4 +1,6 @@
-"""The page of docs/browser answers in a real browser as Python does from the same file, and asks no other server."""
+"""The page of docs/browser answers in a real browser as Python does from the same file, and asks no
+other server.
+"""
 
 import functools
 import http.server
@@ -23,11 +25,17 @@ from .browser import Page, browser, find_chromium
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(os.environ.get("NODE_PATH", ROOT / "node_modules")) / "onnxruntime-web" / "dist"
 pytestmark = [
-    pytest.mark.skipif(find_chromium() is None or os.name != "posix", reason="no Chromium is installed here"),
-    pytest.mark.skipif(not PACKAGE.is_dir(), reason="npm install onnxruntime-web has not been run here (or NODE_PATH)"),
+    pytest.mark.skipif(
+        find_chromium() is None or os.name != "posix", reason="no Chromium is installed here"
+    ),
+    pytest.mark.skipif(
+        not PACKAGE.is_dir(),
+        reason="npm install onnxruntime-web has not been run here (or NODE_PATH)",
+    ),
 ]
 ASK = """(async () => {
-  try { return await answer(await (await fetch("%s")).blob()); } catch (error) { return {error: error.message}; }
+  try { return await answer(await (await fetch("%s")).blob()); }
+  catch (error) { return {error: error.message}; }
 })()"""
 
 
@@ -44,8 +52,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """Where the folder is served."""
-    handler = type("Silent", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(site)))
+    handler = type(
+        "Silent", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}
+    )
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(handler, directory=str(site))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
@@ -57,7 +69,9 @@ def tab() -> Iterator[Page]:
         yield page
 
 
-def compare(tab: Page, address: str, site: Path, file: Path, pictures: list[Path], close: float) -> list[Any]:
+def compare(
+    tab: Page, address: str, site: Path, file: Path, pictures: list[Path], close: float
+) -> list[Any]:
     """The answers of the page, which are those of Python."""
     shutil.copy(file, site / "model.onnx")
     model: Any = safecl.load(file)
@@ -76,32 +90,50 @@ def compare(tab: Page, address: str, site: Path, file: Path, pictures: list[Path
             continue
         p = None if here.probability is None else float(model.predict_proba(picture).max())
         assert there["probability"] == pytest.approx(p, abs=close), picture
-        assert (there["label"], there["unknown"]) == (str(here.label), bool(here.unknown)), (picture, here)
+        assert (there["label"], there["unknown"]) == (str(here.label), bool(here.unknown)), (
+            picture,
+            here,
+        )
     assert tab.complaints() == [] and tab.requests(own=address) == []
     return said
 
 
 def test_odd_pictures_get_the_answers_of_python(
-    tab: Page, address: str, site: Path, exported: tuple[Path, Path], lesson: Callable[..., Any], tmp_path: Path
+    tab: Page,
+    address: str,
+    site: Path,
+    exported: tuple[Path, Path],
+    lesson: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
     images, labels = lesson("abcdef", 1, seed=9)
-    base, turned = [Image.fromarray(image).resize((90, 60), Image.Resampling.NEAREST) for image in images], Image.Exif()
+    base = [Image.fromarray(image).resize((90, 60), Image.Resampling.NEAREST) for image in images]
+    turned = Image.Exif()
     turned[0x0112] = 6
     alpha = Image.linear_gradient("L").resize((90, 60)).point(lambda value: 80 + value // 2)
     base[0].save(tmp_path / "plain.png")
     base[1].save(tmp_path / "turned.jpg", exif=turned, quality=95)
     base[2].convert("L").save(tmp_path / "grey.png")
     Image.merge("RGBA", (*base[3].split(), alpha)).save(tmp_path / "rgba.png")
-    Image.fromarray(np.asarray(base[4].convert("L")).astype(np.uint16) * 257).save(tmp_path / "deep.png")
+    Image.fromarray(np.asarray(base[4].convert("L")).astype(np.uint16) * 257).save(
+        tmp_path / "deep.png"
+    )
     base[5].resize((1, 1)).save(tmp_path / "dot.png")
     base[0].resize((8000, 10)).save(tmp_path / "strip.png")
     base[1].resize((17, 500)).save(tmp_path / "high.png")
     base[2].quantize(32).save(tmp_path / "palette.gif")
     pictures = sorted(tmp_path.iterdir())
     said = dict(
-        zip([path.stem for path in pictures], compare(tab, address, site, exported[1], pictures, 0.02), strict=True)
+        zip(
+            [path.stem for path in pictures],
+            compare(tab, address, site, exported[1], pictures, 0.02),
+            strict=True,
+        )
     )
-    assert said["strip"] == {"error": "a strip of 8000 × 10 pixels"} and said["plain"]["label"] == labels[0]
+    assert (
+        said["strip"] == {"error": "a strip of 8000 × 10 pixels"}
+        and said["plain"]["label"] == labels[0]
+    )
     assert len({answer.get("label") for answer in said.values()}) > 2
 
 
@@ -110,7 +142,13 @@ def test_a_chosen_model_answers_and_a_damaged_or_foreign_one_is_refused(
 ) -> None:
     """No picture can be chosen where no model can answer."""
     onnx = pytest.importorskip("onnx")
-    (tmp_path / "damaged.onnx").write_bytes(exported[1].read_bytes()[:-5000])
+    whole = exported[1].read_bytes()
+    (tmp_path / "damaged.onnx").write_bytes(whole[:-5000])
+    weight = max(
+        onnx.load(exported[1]).graph.initializer, key=lambda tensor: len(tensor.raw_data)
+    ).raw_data
+    at = whole.index(weight) + 2
+    (tmp_path / "flipped.onnx").write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
     head = '<ir_version: 10, opset_import: ["": 18]> g (float[N] x) => (float[N] y)'
     onnx.save(onnx.parser.parse_model(f"{head} {{ y = Neg (x) }}"), tmp_path / "foreign.onnx")
     for label, array in zip("ab", lesson("ab", 1, seed=9)[0], strict=True):
@@ -121,6 +159,7 @@ def test_a_chosen_model_answers_and_a_damaged_or_foreign_one_is_refused(
     for file, told in (
         (tmp_path / "damaged.onnx", "The model cannot be read: "),
         (exported[1], "Ready"),
+        (tmp_path / "flipped.onnx", "The model cannot be read: it is damaged"),
         (tmp_path / "foreign.onnx", "The model cannot be read: it is of another program"),
         (exported[1], "Ready"),
     ):
@@ -128,11 +167,19 @@ def test_a_chosen_model_answers_and_a_damaged_or_foreign_one_is_refused(
         tab.wait(f"document.getElementById('state').textContent.startsWith({json.dumps(told)})")
         assert tab.evaluate("document.getElementById('pictures').disabled") == (told != "Ready")
     choose(tab, "pictures", *(tmp_path / f"{label}.png" for label in "abc"))
-    tab.wait("[...document.querySelectorAll('li span')].filter((words) => words.textContent).length == 3")
-    said = tab.evaluate("[...document.querySelectorAll('li span')].map((words) => words.textContent)")
+    tab.wait(
+        "[...document.querySelectorAll('li span')].filter((words) => words.textContent).length == 3"
+    )
+    said = tab.evaluate(
+        "[...document.querySelectorAll('li span')].map((words) => words.textContent)"
+    )
     model: Any = safecl.load(exported[1])
     expected = [
-        f"unknown, most similar: {one.label}" if one.unknown else f"{one.label} ({100 * one.probability:.0f} %)"
+        (
+            f"unknown, most similar: {one.label}"
+            if one.unknown
+            else f"{one.label} ({100 * one.probability:.0f} %)"
+        )
         for one in model.explain([tmp_path / "b.png", tmp_path / "a.png"])
     ]
     assert said[0].startswith("c.png cannot be read: ") and said[1:] == expected
@@ -151,12 +198,16 @@ def test_twenty_photographs_get_the_answers_of_python(
 ) -> None:
     for name in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(name)
-    from safecl.classifier.export import export_onnx
+    from safecl.classifier.answers.export import export_onnx
     from safecl.classifier.model import Model
 
     photographs: dict[str, list[Path]] = {}
     with zipfile.ZipFile(asset("pictures/flowers102_20x12.zip")) as archive:
-        for name in sorted(name for name in archive.namelist() if "/train/" in f"/{name}" and not name.endswith("/")):
+        for name in sorted(
+            name
+            for name in archive.namelist()
+            if "/train/" in f"/{name}" and not name.endswith("/")
+        ):
             label = Path(name).parent.name
             if label in photographs or len(photographs) < 5:
                 photographs.setdefault(label, []).append(Path(archive.extract(name, tmp_path)))

@@ -1,4 +1,6 @@
-"""The page with its figures is whole by itself, valid, told in words as well, and the same each time."""
+"""The page with its figures is whole by itself, valid, told in words as well, and the same each
+time.
+"""
 
 import base64
 import hashlib
@@ -10,15 +12,23 @@ from safecl.report.page import write_page
 
 
 def test_no_other_script_than_the_pages_own_may_run(drawn: str) -> None:
-    """A name in a run folder that looked like a script would be escaped; if it were not, it would not run."""
+    """A name in a run folder that looked like a script would be escaped; if it were not, it would
+    not run.
+    """
     script = drawn[drawn.index("<script>") + len("<script>") : drawn.index("</script>")]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', drawn)
-    assert policy and f"script-src 'sha256-{digest}'" in policy[1] and "default-src 'none'" in policy[1]
+    assert (
+        policy
+        and f"script-src 'sha256-{digest}'" in policy[1]
+        and "default-src 'none'" in policy[1]
+    )
 
 
 def test_page_needs_nothing_from_outside(drawn_page: Any) -> None:
-    assert drawn_page.tags["script"] == 1 and ("script", "src") not in [part[:2] for part in drawn_page.attributes]
+    assert drawn_page.tags["script"] == 1 and ("script", "src") not in [
+        part[:2] for part in drawn_page.attributes
+    ]
     links = drawn_page.values("src") + drawn_page.values("href")
     assert [link for link in links if not link.startswith(("data:", "#"))] == []
 
@@ -54,5 +64,7 @@ def test_runs_that_show_the_same_picture_share_a_card(drawn_page: Any) -> None:
 
 def test_same_folders_give_the_same_bytes(make_run: Any, tmp_path: Path) -> None:
     folder = make_run(sessions=1)
-    first, second = (write_page([folder], tmp_path / name, "T").read_bytes() for name in ("1.html", "2.html"))
+    first, second = (
+        write_page([folder], tmp_path / name, "T").read_bytes() for name in ("1.html", "2.html")
+    )
     assert first == second

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -14,6 +15,7 @@ from safecl.report.page import write_page
 from safecl.report.runs import read_run
 from safecl.report.series import all_series
 from safecl.report.words import accuracy, short
+from tests.conftest import raises
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -31,55 +33,93 @@ def edit(path: Path, **changes: Any) -> None:
 def test_headline_gives_each_methods_final_accuracy(make_run: Any, page: Any) -> None:
     folders = [make_run(method, method=method) for method in ("safe", "ranpac", "finetune")]
     safe, ranpac, finetune = (known(folder, folder.name) for folder in folders)
-    sentence = f"After 5 sessions and 50 classes SAFE knows {safe}, RanPAC {ranpac} and Fine-tuning {finetune}."
+    sentence = (
+        f"After 5 sessions and 50 classes SAFE knows {safe}, RanPAC {ranpac} and Fine-tuning"
+        f" {finetune}."
+    )
     assert sentence in page(folders).text
 
 
-def test_the_best_of_several_runs_is_above_the_next_with_the_error_of_the_difference(make_run: Any, page: Any) -> None:
-    """100 pictures, of which RanPAC has three right less than SAFE has, and one that SAFE has not."""
+def test_the_best_of_several_runs_is_above_the_next_with_the_error_of_the_difference(
+    make_run: Any, page: Any
+) -> None:
+    """100 pictures, of which RanPAC has three right less than SAFE has, and one that SAFE has
+    not.
+    """
     folders = [make_run(method, method=method, sessions=1) for method in ("safe", "ranpac")]
     for folder, wrong, accuracy_ in zip(folders, ([0], [1, 2, 3]), (0.99, 0.97), strict=True):
-        lines = [json.loads(text) for text in (folder / "predictions.jsonl").read_text().splitlines()]
+        lines = [
+            json.loads(text) for text in (folder / "predictions.jsonl").read_text().splitlines()
+        ]
         for i, line in enumerate(lines):
             line["predicted"] = {folder.name: "nothing" if i in wrong else line["label"]}
-        (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / "predictions.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines)
+        )
         metrics = json.loads((folder / "metrics.jsonl").read_text())
         metrics["pooled"][folder.name] = metrics["seen"][folder.name] = accuracy_
         (folder / "metrics.jsonl").write_text(json.dumps(metrics) + "\n")
     error = 100 * stdev([-1, 1, 1, 1, *[0] * 96]) / 10
-    assert f"SAFE is 2.0 ± {error:.1f} points above RanPAC, picture by picture." in page(folders).text
+    assert (
+        f"SAFE is 2.0 ± {error:.1f} points above RanPAC, picture by picture." in page(folders).text
+    )
     edit(folders[1] / "facts.json", seed=1)  # other pictures
     assert "points above" not in page(folders).text
 
 
 def test_forgetting_is_told_by_the_session_that_is_forgotten_most(make_run: Any, page: Any) -> None:
     folders = [make_run(method, method=method, sessions=3) for method in ("ranpac", "finetune")]
-    lines = [[json.loads(line) for line in (each / "metrics.jsonl").read_text().splitlines()] for each in folders]
+    lines = [
+        [json.loads(line) for line in (each / "metrics.jsonl").read_text().splitlines()]
+        for each in folders
+    ]
     lines[1][2]["accuracy"]["finetune"][1] = 0.0
     (folders[1] / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[1]))
     then = [100 * lines[i][1]["accuracy"][folder.name][1] for i, folder in enumerate(folders)]
     now = 100 * lines[0][2]["accuracy"]["ranpac"][1]
-    sentence = f"Session 2, then and now: RanPAC {then[0]:.1f} → {now:.1f} % and Fine-tuning {then[1]:.1f} → 0.0 %."
+    sentence = (
+        f"Session 2, then and now: RanPAC {then[0]:.1f} → {now:.1f} % and Fine-tuning {then[1]:.1f}"
+        " → 0.0 %."
+    )
     assert sentence in page(folders).text.replace("\u00a0", " ")
 
 
-def test_pictures_that_the_learners_classify_differently_are_shown(make_run: Any, page: Any) -> None:
+def test_pictures_that_the_learners_classify_differently_are_shown(
+    make_run: Any, page: Any
+) -> None:
     folder = make_run(sessions=2, examples=2)
     assert "Where the learners disagree" not in page([folder]).text
     examples = json.loads((folder / "examples.json").read_text())
     examples[0].update(why="apart", label="a", predictions={"slow": "b", "fast": "a", "safe": "a"})
     (folder / "examples.json").write_text(json.dumps(examples))
-    text = page([folder]).text.partition("Where the learners disagree")[2].partition("Where it goes wrong")[0]
+    text = (
+        page([folder])
+        .text.partition("Where the learners disagree")[2]
+        .partition("Where it goes wrong")[0]
+    )
     assert "✓ right" in text and "✗ wrong: “b”" in text
 
 
 def test_the_page_of_the_demo_says_that_its_stream_was_chosen(make_run: Any, page: Any) -> None:
-    folders = [make_run(method, method=method, sessions=2, preset="demo") for method in ("safe", "ranpac", "finetune")]
+    folders = [
+        make_run(method, method=method, sessions=2, preset="demo")
+        for method in ("safe", "ranpac", "finetune")
+    ]
     text = page(folders).text
     assert "This stream was chosen" in text
-    told_in_order = ("What fine-tuning forgets", "What a frozen backbone cannot see", "What it cost", "The numbers")
-    assert sorted(told_in_order, key=text.index) == list(told_in_order) and "Which learner counts" not in text
-    last = json.loads((folders[1] / "metrics.jsonl").read_text().splitlines()[-1])["accuracy"]["ranpac"]
+    told_in_order = (
+        "What fine-tuning forgets",
+        "What a frozen backbone cannot see",
+        "What it cost",
+        "The numbers",
+    )
+    assert (
+        sorted(told_in_order, key=text.index) == list(told_in_order)
+        and "Which learner counts" not in text
+    )
+    last = json.loads((folders[1] / "metrics.jsonl").read_text().splitlines()[-1])["accuracy"][
+        "ranpac"
+    ]
     told = text.partition("Accuracy at the end by session, in percent")[2].partition("RanPAC")[2]
     assert told.startswith("".join(f"{100 * value:.1f}" for value in last))
     assert "This stream was chosen" not in page(folders[:2]).text
@@ -138,7 +178,10 @@ def test_runs_at_different_moments_are_not_compared_as_equals(make_run: Any, pag
 def test_domain_stream_speaks_of_domains(make_run: Any, page: Any) -> None:
     folder = make_run(protocol="domain", sessions=6, done=4)
     text = page([folder]).text
-    assert f"After 4 of 6 domains of the same 10 classes SAFE knows {known(folder, 'safe', 'seen')}." in text
+    assert (
+        f"After 4 of 6 domains of the same 10 classes SAFE knows {known(folder, 'safe', 'seen')}."
+        in text
+    )
     assert "Hatched: not learned yet." in text
 
 
@@ -148,7 +191,10 @@ def test_domain_stream_gives_both_accuracies_under_their_names(make_run: Any, pa
     assert "everything learned so far" not in text and "everything seen" not in text
     assert "On the test pictures of all domains, also those to come, after each session." in text
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    for kind, name in (("pooled", "on all domains, also those to come"), ("seen", "on the domains learned so far")):
+    for kind, name in (
+        ("pooled", "on all domains, also those to come"),
+        ("seen", "on the domains learned so far"),
+    ):
         table = text[text.index(f"in percent: {name}") :]
         rows = table[: table.index("4 · style 4") + 60]
         for line in lines:
@@ -159,7 +205,10 @@ def test_domain_stream_gives_both_accuracies_under_their_names(make_run: Any, pa
 
 def test_class_stream_has_one_accuracy(make_run: Any, page: Any) -> None:
     text = page([make_run(sessions=2)]).text
-    assert "On the test pictures of everything learned so far, after each session." in text and "domain" not in text
+    assert (
+        "On the test pictures of everything learned so far, after each session." in text
+        and "domain" not in text
+    )
 
 
 def test_without_a_test_picture_there_are_dashes_and_the_reason(make_run: Any, page: Any) -> None:
@@ -167,19 +216,29 @@ def test_without_a_test_picture_there_are_dashes_and_the_reason(make_run: Any, p
     line = json.loads((folder / "metrics.jsonl").read_text())
     nothing = {"safe": None, "slow": None, "fast": None}
     line.update(
-        test_counts=[0], accuracy={o: [None] for o in nothing}, pooled=nothing, seen=nothing, forgetting=nothing
+        test_counts=[0],
+        accuracy={o: [None] for o in nothing},
+        pooled=nothing,
+        seen=nothing,
+        forgetting=nothing,
     )
     (folder / "metrics.jsonl").write_text(json.dumps(line))
     (folder / "predictions.jsonl").write_text("")
     text = page([folder]).text
     assert "No test picture, so no accuracy." in text
-    assert "0.0 %" not in text.partition("Time and memory")[0].partition("What the method decided")[0]
+    assert (
+        "0.0 %" not in text.partition("Time and memory")[0].partition("What the method decided")[0]
+    )
 
 
 def test_confused_classes_are_shown_with_their_mistakes(make_run: Any, page: Any) -> None:
     seen = page([make_run(sessions=2)])
     mistakes = seen.text.partition("Where it goes wrong")[2].partition("Accuracy by class")[0]
-    assert "confused most often" in mistakes and mistakes.count("✗ wrong: “B”") == 2 and seen.tags["img"] == 8 + 2
+    assert (
+        "confused most often" in mistakes
+        and mistakes.count("✗ wrong: “B”") == 2
+        and seen.tags["img"] == 8 + 2
+    )
     table = seen.text[seen.text.index("Accuracy by class") :]
     assert table.index("70.0 ± 13.6 %") < table.index("100.0 ± 8.0 %")  # the worst first
 
@@ -217,14 +276,18 @@ def test_runs_of_one_method_are_told_apart(make_run: Any, page: Any) -> None:
 
 
 def test_of_many_runs_the_headline_names_the_best(make_run: Any, page: Any) -> None:
-    folders = [make_run(f"r{i}", method="finetune", sessions=2, seed=i, preset=f"p{i}") for i in range(4)]
+    folders = [
+        make_run(f"r{i}", method="finetune", sessions=2, seed=i, preset=f"p{i}") for i in range(4)
+    ]
     best = max(
         folders,
-        key=lambda folder: json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["seen"]["finetune"],
+        key=lambda folder: json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])[
+            "seen"
+        ]["finetune"],
     )
     assert (
-        f"4 runs. Best: Fine-tuning (preset p{best.name[1:]}, seed {best.name[1:]}), {accuracy_of(best, 'finetune')}."
-        in page(folders).text
+        f"4 runs. Best: Fine-tuning (preset p{best.name[1:]}, seed {best.name[1:]}),"
+        f" {accuracy_of(best, 'finetune')}." in page(folders).text
     )
 
 
@@ -232,7 +295,10 @@ def test_missing_numbers_are_dashes(make_run: Any, page: Any) -> None:
     folder = make_run(done=1)
     line = json.loads((folder / "metrics.jsonl").read_text())
     line.update(
-        forgetting={"safe": None}, peak_memory=None, bytes_kept=None, pooled={"safe": float("nan"), "slow": 0.5}
+        forgetting={"safe": None},
+        peak_memory=None,
+        bytes_kept=None,
+        pooled={"safe": float("nan"), "slow": 0.5},
     )
     (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     text = page([folder]).text
@@ -259,7 +325,9 @@ def test_command_is_given_as_one_would_type_it(make_run: Any, page: Any) -> None
         ("losses.jsonl", '{"session": 1, "phase": "slow", "step": 1, "loss": "low"}\n'),
     ],
 )
-def test_damaged_file_is_named_in_one_sentence(make_run: Any, page: Any, name: str, content: str) -> None:
+def test_damaged_file_is_named_in_one_sentence(
+    make_run: Any, page: Any, name: str, content: str
+) -> None:
     folder = make_run()
     (folder / name).write_text(content)
     with pytest.raises(SafeclError) as caught:
@@ -268,23 +336,26 @@ def test_damaged_file_is_named_in_one_sentence(make_run: Any, page: Any, name: s
 
 
 def test_a_damaged_summary_is_not_missed(make_run: Any, page: Any) -> None:
-    whole, damaged = make_run("a", protocol="domain"), make_run("b", protocol="domain")
+    whole = make_run("a", protocol="domain")
+    damaged = make_run("b", protocol="domain")
     (damaged / "summary.json").write_text('{"final": {')
     assert page([whole]).text == page([damaged]).text
 
 
 def test_missing_and_empty_folders_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SafeclError, match="nowhere"):
+    with raises("report.run.missing", folder=tmp_path / "nowhere"):
         write_page([tmp_path / "nowhere"], tmp_path / "page.html", "T")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SafeclError, match=r"empty.facts\.json is missing"):
+    with raises(
+        "report.run.none", folder=tmp_path / "empty", why=re.compile(r"facts\.json is missing")
+    ):
         write_page([tmp_path / "empty"], tmp_path / "page.html", "T")
 
 
 def test_target_that_cannot_be_written_is_named(make_run: Any, tmp_path: Path) -> None:
     folder = make_run(done=1)
     (tmp_path / "file").write_text("")
-    with pytest.raises(SafeclError, match=r"file cannot be made"):
+    with raises("report.folder.not-made", folder=re.compile("file$")):
         write_page([folder], tmp_path / "file" / "page.html", "T")
 
 
@@ -300,25 +371,32 @@ def test_failed_write_leaves_the_old_page_and_no_scraps(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(SafeclError, match="Permission denied"):
+    with raises("file.not-written", reason="Permission denied"):
         write_page([folder], target, "New")
     assert target.read_bytes() == before and os.listdir(target.parent) == ["page.html"]
 
 
-def test_accuracy_on_held_out_pictures_stands_beside_that_on_test_pictures(make_run: Any, page: Any) -> None:
+def test_accuracy_on_held_out_pictures_stands_beside_that_on_test_pictures(
+    make_run: Any, page: Any
+) -> None:
     text = page([make_run(sessions=3, held_out=True)]).text
     assert "Validation" in text and "87.0 ± " in text
     assert "on held-out training pictures" in text and "89.0" in text
 
 
-def test_a_page_without_held_out_pictures_does_not_speak_of_validation(make_run: Any, page: Any) -> None:
+def test_a_page_without_held_out_pictures_does_not_speak_of_validation(
+    make_run: Any, page: Any
+) -> None:
     text = page([make_run(sessions=2)]).text
     assert "Validation" not in text and "held-out" not in text
 
 
 def test_presets_tell_runs_of_one_method_apart(make_run: Any, page: Any) -> None:
     text = page(
-        [make_run(name, method="ranpac", sessions=2, preset=name) for name in ("ranpac", "ranpac-published")]
+        [
+            make_run(name, method="ranpac", sessions=2, preset=name)
+            for name in ("ranpac", "ranpac-published")
+        ]
     ).text
     assert "RanPAC (preset ranpac)" in text and "RanPAC (preset ranpac-published)" in text
 
@@ -329,7 +407,9 @@ def without_tests(folder: Path) -> Path:
         nothing = dict.fromkeys(line["pooled"])
         counts = [0] * len(line["test_counts"])
         accuracy = {output: [None] * len(counts) for output in nothing}
-        line.update(test_counts=counts, accuracy=accuracy, pooled=nothing, seen=nothing, forgetting=nothing)
+        line.update(
+            test_counts=counts, accuracy=accuracy, pooled=nothing, seen=nothing, forgetting=nothing
+        )
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "predictions.jsonl").write_text("")
     return folder
@@ -340,13 +420,19 @@ def test_without_a_test_picture_no_empty_figure_is_drawn(make_run: Any, page: An
     for section in ("Accuracy as it learns", "What is left of each session", "At the end"):
         assert section not in seen.text
     assert "have the method's own accuracy" not in seen.text
-    beside = page([without_tests(make_run("a", sessions=2)), make_run("b", method="ranpac", sessions=2)])
+    beside = page(
+        [without_tests(make_run("a", sessions=2)), make_run("b", method="ranpac", sessions=2)]
+    )
     # Two curves and bars of the other run; losses (of two phases and one).
     assert beside.tags["svg"] == 2 + 1 + (2 + 1)
 
 
 def test_runs_are_compared_within_their_stream(make_run: Any, page: Any) -> None:
-    folders = [make_run("a", sessions=2), make_run("b", method="ranpac", sessions=2), make_run("c", sessions=3)]
+    folders = [
+        make_run("a", sessions=2),
+        make_run("b", method="ranpac", sessions=2),
+        make_run("c", sessions=3),
+    ]
     facts = json.loads((folders[2] / "facts.json").read_text())
     edit(folders[2] / "facts.json", stream={**facts["stream"], "name": "photos"})
     seen = page(folders)
@@ -371,7 +457,10 @@ def test_long_names_are_short_in_tables_and_whole_in_their_titles(make_run: Any,
 
 def test_seeds_are_folded_into_one_with_its_spread(make_run: Any, page: Any) -> None:
     folders = [make_run(f"s{seed}", method="ranpac", seed=seed) for seed in (0, 1, 2)]
-    finals = [json.loads((f / "metrics.jsonl").read_text().splitlines()[-1])["seen"]["ranpac"] for f in folders]
+    finals = [
+        json.loads((f / "metrics.jsonl").read_text().splitlines()[-1])["seen"]["ranpac"]
+        for f in folders
+    ]
     text = page(folders).text
     told = f"{100 * mean(finals):.1f} ± {100 * stdev(finals):.1f} %"
     assert f"RanPAC knows {told}, over 3 seeds." in text and "bands one standard deviation" in text
@@ -382,26 +471,48 @@ def test_seeds_are_folded_into_one_with_its_spread(make_run: Any, page: Any) -> 
 def test_notes_of_any_shape_are_told(make_run: Any, page: Any) -> None:
     folder = make_run(sessions=2)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    lines[0]["notes"] = {"transfer": True, "pilot_gain": {"half": 0.125}, "tried": [1, 0.5], "why": "too few"}
+    lines[0]["notes"] = {
+        "transfer": True,
+        "pilot_gain": {"half": 0.125},
+        "tried": [1, 0.5],
+        "why": "too few",
+    }
     lines[1]["notes"] = {"stepped_back": None, "going": False}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     text = page([folder]).text
     table = text[text.index("What the method decided") :]
-    for word in ("Transfer loss", "used", "Pilot gain: half", "0.125", "1, 0.5", "too few", "Stepped back", "no"):
+    for word in (
+        "Transfer loss",
+        "used",
+        "Pilot gain: half",
+        "0.125",
+        "1, 0.5",
+        "too few",
+        "Stepped back",
+        "no",
+    ):
         assert word in table
 
 
 def test_config_commands_and_versions_can_be_copied(make_run: Any, page: Any) -> None:
     seen = page([make_run()])
-    assert {"commands", "config-1", "facts-1"} <= set(seen.values("data-copies")) & set(seen.values("id"))
+    assert {"commands", "config-1", "facts-1"} <= set(seen.values("data-copies")) & set(
+        seen.values("id")
+    )
     for word in ("torch", "2.10.0", "0123abc+", "2 cores"):
         assert word in seen.text[seen.text.index("versions and hardware") :]
 
 
 def test_many_runs_stand_below_each_other(make_run: Any) -> None:
-    runs = [read_run(make_run(f"r{i}", method="ranpac", sessions=3, preset=f"p{i}")) for i in range(6)]
+    runs = [
+        read_run(make_run(f"r{i}", method="ranpac", sessions=3, preset=f"p{i}")) for i in range(6)
+    ]
     (table,) = tables.after_each_session(all_series(runs))
-    assert [c.name for c in table.columns] == ["Session", "1", "2", "3"] and len(table.rows) == 6 and not table.grouped
+    assert (
+        [c.name for c in table.columns] == ["Session", "1", "2", "3"]
+        and len(table.rows) == 6
+        and not table.grouped
+    )
     assert table.rows[2][3].value == runs[2].metrics[2].pooled["ranpac"]
 
 
@@ -411,7 +522,11 @@ def test_cards_of_a_comparison_give_each_methods_own_sizes(make_run: Any, page: 
     lines[-1].update(parameters={"learnable": 777, "stored": 1}, bytes_kept=5_000_000)
     (folders[1] / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     cards = page(folders).text.partition("Accuracy as it learns")[0]
-    assert cards.index("12,345 learnable · 2.4 MB kept") < cards.index("777 learnable · 5.0 MB kept")
+    assert cards.index("12,345 learnable · 2.4 MB kept") < cards.index(
+        "777 learnable · 5.0 MB kept"
+    )
     assert "learnable parameters" not in cards and "kept between sessions" not in cards
     alone = page(folders[:1]).text.partition("Accuracy as it learns")[0]
-    assert "12,345" in alone and "learnable parameters" in alone and "kept between sessions" in alone
+    assert (
+        "12,345" in alone and "learnable parameters" in alone and "kept between sessions" in alone
+    )

@@ -28,7 +28,10 @@ TABLE = Table("A title", COLUMNS, ROWS)
 def test_csv_has_numbers_in_units_of_one_and_a_column_for_each_spread() -> None:
     rows = list(csv.reader(io.StringIO(as_csv(TABLE))))
     assert rows[0] == ["", "Final ours", "Final ours ±", "Final paper", "note"]
-    assert rows[1:] == [["SAFE", "0.712", "0.02", "0.709", "a | b_c"], ["λ = 0", "", "", "0.701", ""]]
+    assert rows[1:] == [
+        ["SAFE", "0.712", "0.02", "0.709", "a | b_c"],
+        ["λ = 0", "", "", "0.701", ""],
+    ]
 
 
 def test_latex_spans_groups_and_escapes() -> None:
@@ -50,5 +53,15 @@ def test_a_terminal_shows_every_cell_and_the_names_of_a_single_group_once() -> N
     print_table(console, TABLE, caption="A caption.")
     text = console.file.getvalue()  # type: ignore[attr-defined]
     lines = [line.split() for line in text.splitlines() if line.strip()]
-    assert lines[0] == ["A", "title"] and lines[1] == ["ours", "paper", "note"] and lines[-1] == ["A", "caption."]
-    assert ["SAFE", "71.2", "±", "2.0", "70.9", "a", "|", "b_c"] in lines and ["λ", "=", "0", "–", "70.1"] in lines
+    assert (
+        lines[0] == ["A", "title"]
+        and lines[1] == ["ours", "paper", "note"]
+        and lines[-1] == ["A", "caption."]
+    )
+    assert ["SAFE", "71.2", "±", "2.0", "70.9", "a", "|", "b_c"] in lines and [
+        "λ",
+        "=",
+        "0",
+        "–",
+        "70.1",
+    ] in lines

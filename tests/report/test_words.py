@@ -36,7 +36,11 @@ def test_reads_well(function: object, value: object, text: str) -> None:
 
 def test_plurals() -> None:
     plurals = [words.plural(1, "class"), words.plural(2, "class"), words.plural(0, "session")]
-    assert [text.replace(words.NBSP, " ") for text in plurals] == ["1 class", "2 classes", "0 sessions"]
+    assert [text.replace(words.NBSP, " ") for text in plurals] == [
+        "1 class",
+        "2 classes",
+        "0 sessions",
+    ]
 
 
 @pytest.mark.parametrize("pictures", [1, 3, 50, 10_000])
@@ -44,6 +48,9 @@ def test_the_standard_error_is_that_of_a_share_and_never_nothing(pictures: int) 
     for right in {0, pictures // 2, pictures}:
         share = (right + 1) / (pictures + 2)
         expected = (share * (1 - share) / (pictures + 2)) ** 0.5
-        assert words.standard_error(right / pictures, pictures) == pytest.approx(expected) and expected > 0
+        assert (
+            words.standard_error(right / pictures, pictures) == pytest.approx(expected)
+            and expected > 0
+        )
     plain = (0.3 * 0.7 / 10_000) ** 0.5
     assert words.standard_error(0.3, 10_000) == pytest.approx(plain, rel=1e-3)

@@ -19,19 +19,33 @@ from PIL import Image
 
 
 class Service:
-    """A running service: ``client``, the ``path`` of its model and the pictures that can be sent to it."""
+    """A running service: ``client``, the ``path`` of its model and the pictures that can be sent to
+    it.
+    """
 
-    def __init__(self, client: Any, path: Path, draw: Callable[..., Any], desk: Any, jobs: Any) -> None:
-        self.client, self.path, self.draw, self.desk, self.jobs = client, path, draw, desk, jobs
+    def __init__(
+        self, client: Any, path: Path, draw: Callable[..., Any], desk: Any, jobs: Any
+    ) -> None:
+        self.client = client
+        self.path = path
+        self.draw = draw
+        self.desk = desk
+        self.jobs = jobs
 
     def pictures(self, classes: str, each: int = 1, seed: int = 9) -> list[bytes]:
         return [png(image) for image in self.draw(classes, each, seed)[0]]
 
-    def taught(self, classes: str, each: int = 1, seed: int = 9, label: str | None = "") -> dict[str, Any]:
+    def taught(
+        self, classes: str, each: int = 1, seed: int = 9, label: str | None = ""
+    ) -> dict[str, Any]:
         """A body that teaches; ``label``: of all, in place of their own."""
         labels = self.draw(classes, each, seed)[1]
         found = zip(self.pictures(classes, each, seed), labels, strict=True)
-        return {"pictures": [{"data": text(p), "label": own if label == "" else label} for p, own in found]}
+        return {
+            "pictures": [
+                {"data": text(p), "label": own if label == "" else label} for p, own in found
+            ]
+        }
 
     def job(self, what: str, body: Any = None) -> dict[str, Any]:
         """Have a job done, and give it when it has ended. A rollback takes back the last step."""
@@ -41,15 +55,21 @@ class Service:
         return self.ended(answer.json()["job"]["id"])
 
     def ended(self, job: str) -> dict[str, Any]:
-        until = time.monotonic() + 120
-        while (found := self.client.get(f"/api/jobs/{job}").json())["state"] in ("waiting", "running"):
+        until = time.monotonic() + 240
+        while (found := self.client.get(f"/api/jobs/{job}").json())["state"] in (
+            "waiting",
+            "running",
+        ):
             assert time.monotonic() < until, found
             time.sleep(0.05)
         return dict(found)
 
     def ask(self, picture: bytes, **options: Any) -> Any:
         answer = self.client.post(
-            "/api/models/m/predict", content=picture, headers={"Content-Type": "image/png"}, params=options
+            "/api/models/m/predict",
+            content=picture,
+            headers={"Content-Type": "image/png"},
+            params=options,
         )
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -108,14 +128,20 @@ def start(lesson: Any) -> Callable[..., Any]:
     from safecl.serve.answering import Desk
     from safecl.serve.app import make_app, make_server
     from safecl.serve.jobs import Jobs
-    from safecl.serve.limits import Access
+    from safecl.serve.limits import LIMITS, Access, Limits
 
     @contextlib.contextmanager
-    def begin(path: Path, access: Access | None = None, make_desk: Any = Desk) -> Iterator[Service]:
-        paths, threads = {"m": path}, torch.get_num_threads()
+    def begin(
+        path: Path,
+        access: Access | None = None,
+        make_desk: Any = Desk,
+        limits: Limits = LIMITS,
+    ) -> Iterator[Service]:
+        paths = {"m": path}
+        threads = torch.get_num_threads()
         desk = make_desk(paths, "cpu")
         jobs = Jobs(paths, "cpu", desk.reload)
-        server = make_server(make_app(desk, jobs, access or Access()))
+        server = make_server(make_app(desk, jobs, access or Access(), limits))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
             thread.start()
@@ -130,7 +156,9 @@ def start(lesson: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="package")
-def service(start: Callable[..., Any], model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(
+    start: Callable[..., Any], model_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
     """One for all tests, which may teach it."""
     path = tmp_path_factory.mktemp("served") / "m.safecl"
     path.write_bytes(model_file.read_bytes())

@@ -1,4 +1,5 @@
-"""Headless Chromium teaches, asks, corrects and undoes on the page of a running service. With PAGE_SHOTS: screenshots.
+"""Headless Chromium teaches, asks, corrects and undoes on the page of a running service. With
+PAGE_SHOTS: screenshots.
 
 axe-core is looked for in NODE_PATH (npm install axe-core); the rest is tested without it, too.
 """
@@ -26,18 +27,25 @@ from .conftest import png, text
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_chromium() is None or os.name != "posix", reason="no Chromium is installed here"),
+    pytest.mark.skipif(
+        find_chromium() is None or os.name != "posix", reason="no Chromium is installed here"
+    ),
 ]
 ROOT = Path(__file__).parents[2]
 AXE = Path(os.environ.get("NODE_PATH", ROOT / "node_modules")) / "axe-core" / "axe.min.js"
 SHOTS = os.environ.get("PAGE_SHOTS")
 CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
-LOOKS = {"desktop-light": (1280, False), "phone-dark": (360, True), "desktop-dark": (1280, True),
-         "phone-light": (360, False)}  # fmt: skip
+LOOKS = {
+    "desktop-light": (1280, False),
+    "phone-dark": (360, True),
+    "desktop-dark": (1280, True),
+    "phone-light": (360, False),
+}
 GIVE = """((files) => {
   const given = new DataTransfer(), input = document.getElementById("files");
   for (const [name, data] of files) {
-    given.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, { type: "image/png" }));
+    given.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))],
+                                name, { type: "image/png" }));
   }
   input.files = given.files;
   input.dispatchEvent(new Event("change"));
@@ -51,7 +59,9 @@ class Visit:
     """A page of the service in the browser, and the service asked beside it."""
 
     def __init__(self, tab: Page, address: str, look: str) -> None:
-        self.tab, self.address, self.look = tab, address, look
+        self.tab = tab
+        self.address = address
+        self.look = look
         width, dark = LOOKS[look]
         tab.open("about:blank")  # the same address again would not be loaded anew
         tab.open(f"{address}#pictures", width, 900 if width > 400 else 740, dark)
@@ -59,7 +69,9 @@ class Visit:
 
     def api(self, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.address}api/{path}", data, {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{self.address}api/{path}", data, {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
@@ -68,7 +80,9 @@ class Visit:
         return [one["label"] for one in self.api("models/m")["classes"]]
 
     def give(self, pictures: list[bytes], name: str = "p") -> None:
-        files = [(f"{name}{i}.png", base64.b64encode(one).decode()) for i, one in enumerate(pictures)]
+        files = [
+            (f"{name}{i}.png", base64.b64encode(one).decode()) for i, one in enumerate(pictures)
+        ]
         self.tab.evaluate(GIVE % json.dumps(files))
 
     def click(self, selector: str, place: int = 0) -> None:
@@ -79,7 +93,9 @@ class Visit:
             self.tab.press(character)
 
     def texts(self, selector: str) -> list[str]:
-        found: list[str] = self.tab.evaluate(f"[...document.querySelectorAll({selector!r})].map((n) => n.textContent)")
+        found: list[str] = self.tab.evaluate(
+            f"[...document.querySelectorAll({selector!r})].map((n) => n.textContent)"
+        )
         return found
 
     def view(self, name: str) -> None:
@@ -91,7 +107,11 @@ class Visit:
         self.tab.wait("![...document.querySelectorAll('.answer')].some((one) => one.disabled)")
 
     def posted(self, what: str) -> int:
-        sent = [e["params"]["request"] for e in self.tab.events if e.get("method") == "Network.requestWillBeSent"]
+        sent = [
+            e["params"]["request"]
+            for e in self.tab.events
+            if e.get("method") == "Network.requestWillBeSent"
+        ]
         return sum(one["method"] == "POST" and one["url"].endswith(f"/{what}") for one in sent)
 
     def check(self, name: str) -> None:
@@ -100,14 +120,20 @@ class Visit:
         if SHOTS:
             Path(SHOTS).mkdir(parents=True, exist_ok=True)
             self.tab.screenshot(Path(SHOTS) / f"{self.look}-{name}.png", whole=False)
-        assert self.tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, f"{name} is too wide"
+        assert self.tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (
+            f"{name} is too wide"
+        )
         if AXE.is_file():
             self.tab.evaluate(f"{AXE.read_text('utf-8')};0")
             assert self.tab.evaluate(SERIOUS) == [], name
 
     def end(self) -> None:
         assert self.tab.complaints() == []
-        assert [url for url in self.tab.requests(self.address) if not url.startswith(f"blob:{self.address}")] == []
+        assert [
+            url
+            for url in self.tab.requests(self.address)
+            if not url.startswith(f"blob:{self.address}")
+        ] == []
 
 
 @contextlib.contextmanager
@@ -115,7 +141,18 @@ def serving(*models: Path, **options: str) -> Iterator[str]:
     """Where a service of models is."""
     pytest.importorskip("fastapi")
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    command = [sys.executable, "-m", "safecl", "serve", *map(str, models), "--port", "0", "--device", "cpu", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "safecl",
+        "serve",
+        *map(str, models),
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+        *words,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -154,13 +191,18 @@ def pictures(lesson: Callable[..., Any]) -> Callable[..., list[bytes]]:
 
 
 @pytest.mark.parametrize("look", list(LOOKS)[:2])
-def test_pictures_are_asked_corrected_and_undone(tab: Page, address: str, look: str, pictures: Any) -> None:
-    visit, seed = Visit(tab, address, look), 20 + list(LOOKS).index(look)
+def test_pictures_are_asked_corrected_and_undone(
+    tab: Page, address: str, look: str, pictures: Any
+) -> None:
+    visit = Visit(tab, address, look)
+    seed = 20 + list(LOOKS).index(look)
     visit.check("empty")
     given = pictures("abcd", 2, seed)
     visit.give(given)
     visit.answered(8)
-    expected = visit.api("models/m/predict?detail=1", {"pictures": [text(one) for one in given]})["answers"]
+    expected = visit.api("models/m/predict?detail=1", {"pictures": [text(one) for one in given]})[
+        "answers"
+    ]
     names = ["Unknown" if one["unknown"] else one["label"] for one in expected]
     assert visit.texts(".answer .name") == names
     for one, more in zip(expected, visit.texts(".answer .more"), strict=True):
@@ -210,15 +252,21 @@ def test_pictures_are_asked_corrected_and_undone(tab: Page, address: str, look: 
 
 
 @pytest.mark.parametrize("look", list(LOOKS)[:2])
-def test_a_session_is_taught_and_rolled_back(tab: Page, address: str, look: str, pictures: Any) -> None:
-    visit, seed = Visit(tab, address, look), 30 + list(LOOKS).index(look)
+def test_a_session_is_taught_and_rolled_back(
+    tab: Page, address: str, look: str, pictures: Any
+) -> None:
+    visit = Visit(tab, address, look)
+    seed = 30 + list(LOOKS).index(look)
     before = visit.classes
     visit.view("teach")
     for label in "xy":
         visit.click("#group_new")
         visit.type(label)
         visit.give(pictures(label, 4, seed), label)
-        tab.wait(f"document.querySelector('.group.active').querySelectorAll('.strip button').length === 4 && '{label}'")
+        tab.wait(
+            "document.querySelector('.group.active').querySelectorAll('.strip button').length ==="
+            f" 4 && '{label}'"
+        )
     assert visit.texts("#learn") == ["Learn 8 pictures of 2 classes"]
     visit.check("teach")
     visit.click("#learn")
@@ -238,7 +286,9 @@ def test_a_session_is_taught_and_rolled_back(tab: Page, address: str, look: str,
     visit.end()
 
 
-def test_the_camera_gives_pictures_and_the_sheet_is_read_while_drawing(tab: Page, address: str) -> None:
+def test_the_camera_gives_pictures_and_the_sheet_is_read_while_drawing(
+    tab: Page, address: str
+) -> None:
     visit = Visit(tab, address, "phone-dark")
     visit.click("#camera_open")
     tab.wait("document.getElementById('video').videoWidth")
@@ -267,15 +317,26 @@ def test_the_camera_gives_pictures_and_the_sheet_is_read_while_drawing(tab: Page
 def stroke(tab: Page, points: list[tuple[float, float]]) -> None:
     """Draw a line on the sheet with the mouse; in shares of its sides."""
     tab.evaluate("document.getElementById('sheet').scrollIntoView()")
-    box = tab.evaluate("(({ x, y, width }) => [x, y, width])(document.getElementById('sheet').getBoundingClientRect())")
+    box = tab.evaluate(
+        "(({ x, y, width }) => [x, y,"
+        " width])(document.getElementById('sheet').getBoundingClientRect())"
+    )
     for i, (x, y) in enumerate(points):
-        at = {"x": box[0] + x * box[2], "y": box[1] + y * box[2], "button": "left", "buttons": 1, "clickCount": 1}
+        at = {
+            "x": box[0] + x * box[2],
+            "y": box[1] + y * box[2],
+            "button": "left",
+            "buttons": 1,
+            "clickCount": 1,
+        }
         tab.call("Input.dispatchMouseEvent", type="mouseMoved" if i else "mousePressed", **at)
     tab.call("Input.dispatchMouseEvent", type="mouseReleased", **{**at, "buttons": 0})
 
 
 @pytest.mark.parametrize("look", list(LOOKS)[2:])
-def test_every_view_is_sound_in_the_other_theme(tab: Page, address: str, look: str, pictures: Any) -> None:
+def test_every_view_is_sound_in_the_other_theme(
+    tab: Page, address: str, look: str, pictures: Any
+) -> None:
     visit = Visit(tab, address, look)
     visit.give(pictures("ab", 2, 40))
     visit.answered(4)
@@ -290,7 +351,9 @@ def test_every_view_is_sound_in_the_other_theme(tab: Page, address: str, look: s
     visit.check("keys")
     tab.press("Escape")
     visit.click("#theme")
-    assert tab.evaluate("document.documentElement.dataset.theme") == ("light" if LOOKS[look][1] else "dark")
+    assert tab.evaluate("document.documentElement.dataset.theme") == (
+        "light" if LOOKS[look][1] else "dark"
+    )
     visit.click("#theme")
     visit.end()
 
@@ -311,16 +374,22 @@ def test_a_fault_is_shown_as_its_sentence(tab: Page, address: str, pictures: Any
 
 PASTE = """((data) => {
   const given = new DataTransfer();
-  given.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], "x.png", { type: "image/png" }));
-  document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: given, bubbles: true, cancelable: true }));
+  given.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))],
+                              "x.png", { type: "image/png" }));
+  document.dispatchEvent(new ClipboardEvent(
+    "paste", { clipboardData: given, bubbles: true, cancelable: true }));
 })(%s)"""
 
 
-def test_pictures_are_pasted_and_folders_are_dropped(tab: Page, address: str, pictures: Any, tmp_path: Path) -> None:
+def test_pictures_are_pasted_and_folders_are_dropped(
+    tab: Page, address: str, pictures: Any, tmp_path: Path
+) -> None:
     visit = Visit(tab, address, "desktop-light")
     tab.evaluate(PASTE % json.dumps(text(pictures("a", 1, 60)[0])))
     visit.answered(1)
-    assert tab.evaluate("document.querySelector('.card .photo').ariaLabel").startswith("pasted picture 1, ")
+    assert tab.evaluate("document.querySelector('.card .photo').ariaLabel").startswith(
+        "pasted picture 1, "
+    )
     visit.view("teach")
     for label in "uv":
         (tmp_path / "given" / label).mkdir(parents=True)
@@ -332,7 +401,9 @@ def test_pictures_are_pasted_and_folders_are_dropped(tab: Page, address: str, pi
         tab.call("Input.dispatchDragEvent", type=kind, x=300, y=300, data=data)
     tab.wait("document.querySelectorAll('.group').length === 2")
     assert visit.texts("#learn") == ["Learn 4 pictures of 2 classes"]
-    assert sorted(tab.evaluate("[...document.querySelectorAll('.group input')].map((one) => one.value)")) == ["u", "v"]
+    assert sorted(
+        tab.evaluate("[...document.querySelectorAll('.group input')].map((one) => one.value)")
+    ) == ["u", "v"]
     visit.check("dropped")
     visit.end()
 
@@ -352,7 +423,8 @@ def test_a_slip_in_a_name_is_pointed_out(tab: Page, address: str, pictures: Any)
         meant = [f"Did you mean “{said}”?"] if said else []
         assert [one for one in visit.texts("#naming_list li") if "mean" in one] == meant, typed
         if said:
-            assert visit.texts("#naming_list li")[0] == f"New class “{typed}”"  # Enter does what was typed
+            # Enter does what was typed
+            assert visit.texts("#naming_list li")[0] == f"New class “{typed}”"
     visit.check("slip")
     tab.press("Escape")
     tab.evaluate("document.querySelector('.toast button').click()")
@@ -375,7 +447,9 @@ def test_a_lesson_is_stopped(tab: Page, address: str, path: Path, pictures: Any)
         visit.click("#job_stop")
         tab.wait("document.querySelector('.toast')", 120)
     assert "Stopped; the model is as it was." in visit.texts(".toast span")
-    assert visit.api("models/m")["version"] == before and visit.texts("#learn") == ["Learn 4 pictures of 1 class"]
+    assert visit.api("models/m")["version"] == before and visit.texts("#learn") == [
+        "Learn 4 pictures of 1 class"
+    ]
     visit.end()
 
 
@@ -400,7 +474,10 @@ def test_what_is_taken_back_elsewhere_is_shown_and_the_button_stands_on_the_last
     tab.evaluate("window.dispatchEvent(new Event('focus'))")
     visit.view("history")
     tab.wait("document.querySelector('#steps strong').textContent === 'renamed'")
-    buttons = "[...document.querySelectorAll('#steps li')].map((one) => Boolean(one.querySelector('button')))"
+    buttons = (
+        "[...document.querySelectorAll('#steps li')].map((one) =>"
+        " Boolean(one.querySelector('button')))"
+    )
     assert tab.evaluate(buttons)[:3] == [False, True, False]
     visit.check("renamed")
     assert visit.api("models/m/rollback", {"step": step})["job"]["state"] in ("waiting", "running")
@@ -430,12 +507,16 @@ def test_the_token_is_asked_for_and_another_model_chosen(
             tab.evaluate(f"document.getElementById('door_token').value = '{given}'")
             tab.evaluate("document.querySelector('#door button').click()")
         tab.wait("document.getElementById('version').textContent")
-        assert tab.evaluate("[...document.querySelectorAll('#models option')].map((one) => one.value)") == [
+        assert tab.evaluate(
+            "[...document.querySelectorAll('#models option')].map((one) => one.value)"
+        ) == [
             "first",
             "other",
         ]
         visit = object.__new__(Visit)
-        visit.tab, visit.address, visit.look = tab, address, "desktop-light"
+        visit.tab = tab
+        visit.address = address
+        visit.look = "desktop-light"
         visit.give(pictures("k", 1, 64))
         visit.answered(1)
         assert visit.texts(".answer .name")[0] != "k"
@@ -445,4 +526,6 @@ def test_the_token_is_asked_for_and_another_model_chosen(
         assert len(visit.texts("#class_table tbody tr")) == 2
         visit.check("other")
         denied = [one for one in tab.complaints() if "401" not in one]
-        assert denied == [] and tab.requests(address) == [url for url in tab.requests(address) if "blob:" in url]
+        assert denied == [] and tab.requests(address) == [
+            url for url in tab.requests(address) if "blob:" in url
+        ]

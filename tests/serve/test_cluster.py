@@ -1,13 +1,16 @@
-"""Replicas on two machines answer as one desk does, and take over what was learned without a failed request."""
+"""Replicas on two machines answer as one desk does, and take over what was learned without a failed
+request.
+"""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from safecl.classifier.store import ModelFile
+from safecl.classifier.modelfile.store import ModelFile
 
 from .conftest import Service
 
@@ -15,7 +18,11 @@ from .conftest import Service
 @pytest.fixture
 def replicas(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Desks on a cluster of two machines with one core each, a replica on each."""
-    pytest.importorskip("ray.serve", reason="Ray Serve is not installed; the extra ray brings it", exc_type=ImportError)
+    pytest.importorskip(
+        "ray.serve",
+        reason="Ray Serve is not installed; the extra ray brings it",
+        exc_type=ImportError,
+    )
     from ray.cluster_utils import Cluster
 
     from safecl.serve.cluster import Replicas
@@ -36,8 +43,12 @@ def test_two_machines_answer_and_swap_versions_without_a_failed_request(
     path.write_bytes(model_file.read_bytes())
     with start(path, make_desk=replicas) as service:
         assert isinstance(service, Service)
-        pictures, found, over = service.pictures("abcd", 2), list[Any](), threading.Event()
-        bad = service.client.post("/api/models/m/predict", content=b"none", headers={"Content-Type": "image/png"})
+        pictures = service.pictures("abcd", 2)
+        found = list[Any]()
+        over = threading.Event()
+        bad = service.client.post(
+            "/api/models/m/predict", content=b"none", headers={"Content-Type": "image/png"}
+        )
         assert bad.status_code == 422 and "not a picture" in bad.json()["error"]
 
         def ask() -> None:
@@ -54,8 +65,20 @@ def test_two_machines_answer_and_swap_versions_without_a_failed_request(
         for thread in threads:
             thread.join()
         classes = {before: set("abcd"), job["version"]: set("abcdq")}
-        assert job["state"] == "done" and service.version == ModelFile(path).version == job["version"]
+        assert (
+            job["state"] == "done" and service.version == ModelFile(path).version == job["version"]
+        )
         assert len(found) > 20 and {one["version"] for one in found} <= classes.keys()
         for one in found:
             assert {label for label, _ in one["answers"][0]["nearest"]} == classes[one["version"]]
-        assert {service.ask(service.pictures("q", 3, seed=2)[0])["version"] for _ in range(10)} == {job["version"]}
+        assert {service.ask(service.pictures("q", 3, seed=2)[0])["version"] for _ in range(10)} == {
+            job["version"]
+        }
+        path.write_bytes(b"damaged")
+        while service.client.get("/health").json()["status"] != "DEGRADED":
+            time.sleep(0.1)
+        said = service.ask(pictures[0])
+        assert (
+            said["version"] == job["version"]
+            and "damaged" in said["fault"] == service.about["fault"]
+        )

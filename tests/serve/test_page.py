@@ -1,4 +1,6 @@
-"""The page's files hold together: words, ids and modules that are used exist, and nothing is loaded from elsewhere."""
+"""The page's files hold together: words, ids and modules that are used exist, and nothing is loaded
+from elsewhere.
+"""
 
 import re
 from pathlib import Path
@@ -16,7 +18,8 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
         own = text.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|[\"'(]//", own)
     assert "@import" not in CSS and "url(" not in CSS
-    assert not re.search(r"\son\w+=|\sstyle=|<script>|<style", HTML)  # the policy of the service forbids them
+    # the policy of the service forbids them
+    assert not re.search(r"\son\w+=|\sstyle=|<script>|<style", HTML)
 
 
 def test_every_module_that_is_imported_exists() -> None:
@@ -26,11 +29,15 @@ def test_every_module_that_is_imported_exists() -> None:
     for name, text in SCRIPTS.items():
         for names, module in re.findall(r'import \{ ([^}]+) \} from "\./(.+?)"', text):
             for one in names.split(", "):
-                assert re.search(rf"export (async )?(const|function) {re.escape(one)}(?!\w)", SCRIPTS[module]), (
+                assert re.search(
+                    rf"export (async )?(const|function) {re.escape(one)}(?!\w)", SCRIPTS[module]
+                ), (
                     name,
                     one,
                 )
-                assert len(re.findall(rf"(?<![\w$]){re.escape(one)}(?!\w)", text)) > 1, f"{name} does not use {one}"
+                assert len(re.findall(rf"(?<![\w$]){re.escape(one)}(?!\w)", text)) > 1, (
+                    f"{name} does not use {one}"
+                )
 
 
 def test_every_word_that_is_used_exists_and_the_reverse() -> None:
@@ -38,7 +45,8 @@ def test_every_word_that_is_used_exists_and_the_reverse() -> None:
     words = set(re.findall(r"^  (\w+): ", table, re.M))
     said = set(re.findall(r'data-(?:word|label|hint)="(\w+)"', HTML))
     said |= set(re.findall(r'say\("(\w+)"', CODE + SCRIPTS["words.js"]))
-    quoted = set(re.findall(r'"(\w+)"', re.sub(r'\$\("\w+"\)', "", CODE)))  # chosen from a table, or by a condition
+    # chosen from a table, or by a condition
+    quoted = set(re.findall(r'"(\w+)"', re.sub(r'\$\("\w+"\)', "", CODE)))
     assert said - words == set()
     assert words - said - quoted == set()
     assert not re.search(r"say\(`|say\([a-z]+\s*\+", CODE)
@@ -52,7 +60,9 @@ def test_words_stand_in_one_place() -> None:
 def test_every_id_that_is_used_exists() -> None:
     ids = re.findall(r'\bid="(\w+)"', HTML)
     assert len(ids) == len(set(ids))
-    used = set(re.findall(r'\$\("(\w+)"\)', CODE)) | set(re.findall(r"#([a-z]\w+)", re.sub(r"\{[^{}]*\}", "", CSS)))
+    used = set(re.findall(r'\$\("(\w+)"\)', CODE)) | set(
+        re.findall(r"#([a-z]\w+)", re.sub(r"\{[^{}]*\}", "", CSS))
+    )
     used |= set(re.findall(r'(?:for|aria-controls|aria-labelledby|list)="(\w+)"', HTML))
     assert used - set(ids) == set()
 

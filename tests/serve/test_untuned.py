@@ -16,7 +16,7 @@ def test_it_answers_learns_and_corrects_as_the_model_does(
     new_model: Any, lesson: Any, start: Any, tmp_path: Path
 ) -> None:
     """The process that learns has no part in this one: what it does with the file is compared."""
-    model = new_model(settings={"method.pilot": 0.5})
+    model = new_model(settings={"beyond": 0.5})
     for number, classes in enumerate(("abc", "d")):
         model.learn(*lesson(classes, 6, seed=number))
     model.save(tmp_path / "m.safecl")
@@ -29,19 +29,26 @@ def test_it_answers_learns_and_corrects_as_the_model_does(
         assert corrected["state"] == "done", corrected
         check(service)
         assert service.job("rollback")["state"] == service.job("rollback")["state"] == "done"
-        found, wanted = ContinualClassifier.load(service.path, device="cpu"), model._fitted
+        found = ContinualClassifier.load(service.path, device="cpu")
+        wanted = model._fitted
         assert found._fitted.header["history"] == wanted.header["history"]
-        assert all(value.equal(found._fitted.state.tensors[name]) for name, value in wanted.state.tensors.items())
+        assert all(
+            value.equal(found._fitted.state.tensors[name])
+            for name, value in wanted.state.tensors.items()
+        )
 
 
 def check(service: Service) -> None:
     """The answers are those of the file, whoever asks."""
-    model, images = ContinualClassifier.load(service.path, device="cpu"), service.draw("abcde", 2, 9)[0]
+    model = ContinualClassifier.load(service.path, device="cpu")
+    images = service.draw("abcde", 2, 9)[0]
     method: Any = model._snapshot().method
     assert method.untuned and not method.ridge_slow.weight.numel()
     body = {"pictures": list(map(text, service.pictures("abcde", 2)))}
     answers = service.client.post("/api/models/m/predict?detail=1", json=body).json()["answers"]
     for found, one in zip(answers, model.explain(images), strict=True):
         assert found["label"] == one.label and found["unknown"] == one.unknown
-        assert dict(found["opinions"]["slow"]) == pytest.approx(dict(one.opinions["slow"]), abs=1e-4)
+        assert dict(found["opinions"]["slow"]) == pytest.approx(
+            dict(one.opinions["slow"]), abs=1e-4
+        )
         assert found["weights"] == pytest.approx(one.weights, abs=1e-4)

@@ -1,99 +1,79 @@
-"""What is wrong with data is found by reading it once."""
+"""What may come in is used, and every sentence on what may not is handed to whoever asks."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from safecl.streams.catalog import check_stream
-from safecl.streams.check import check
-from safecl.streams.collection import Collection, make_stream
+from safecl.errors import SafeclError
+from safecl.streams.check import Offered, collect
 from safecl.streams.pictures.images import ArrayPictures
-from safecl.streams.settings import parse_stream
+from tests.conftest import raises
 
 
-def test_good_data_has_no_problem(class_folder) -> None:
-    report = check_stream(parse_stream(f"folder:{class_folder({'ant': 5, 'bee': 5})}"))
-    assert report.problems == [] and report.warnings == []
-    assert report.facts[0] == "8 training and 2 test pictures of 2 classes"
+def pictures(labels: str, seed: int = 0) -> ArrayPictures:
+    """A different picture for each letter, which is its class."""
+    random = np.random.default_rng(seed)
+    arrays = random.integers(0, 256, (len(labels), 4, 4, 3), dtype=np.uint8)
+    return ArrayPictures(arrays, list(labels))
 
 
-def test_unreadable_pictures_and_duplicates_are_found(class_folder, paint) -> None:
-    top = class_folder({"ant": 5, "bee": 5})
-    (top / "ant" / "text.jpg").write_text("hello")
-    paint(top / "ant" / "same.png", seed=1)
-    paint(top / "bee" / "same.png", seed=1)
-    problems = " ".join(check_stream(parse_stream(f"folder:{top}")).problems)
-    assert "text.jpg" in problems and "in more than one class" in problems
+def test_a_test_split_is_drawn_of_every_class_where_there_is_none() -> None:
+    data = collect(Offered("x", pictures("aaaaabbbbb")), test_fraction=0.4, split_seed=3)
+    assert sorted(data.train.labels) == list("aaabbb") and sorted(data.test.labels) == list("aabb")
+    assert data.split == "40% of every class held out for testing, seed 3"
+    again = collect(Offered("x", pictures("aaaaabbbbb")), test_fraction=0.4, split_seed=3)
+    assert data.test.fingerprint() == again.test.fingerprint()
 
 
-def test_what_is_in_training_and_test_is_found_in_arrays() -> None:
-    x = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
-    train, test = ArrayPictures(x, list("aabbcc")), ArrayPictures(x[[0, 3]], ["a", "c"])
-    problems = check(Collection("x", train, test, ("a", "b", "c"))).problems
-    assert len(problems) == 2 and problems[0].startswith("2 pictures are in training and in test: ")
-    assert problems[1].startswith("1 picture is in more than one class: ")
+def test_a_test_split_is_drawn_of_every_domain_too() -> None:
+    domains = ["u", "u", "v", "v"] * 2
+    offered = Offered("x", pictures("aaaabbbb"), train_domains=domains)
+    data = collect(offered, test_fraction=0.5)
+    assert data.domains == ("u", "v") and data.train_domains is not None
+    shown = zip(data.train_domains, data.train.labels, strict=True)
+    assert sorted(shown) == [("u", "a"), ("u", "b"), ("v", "a"), ("v", "b")]
 
 
-def test_lonely_and_untested_classes_are_warned_about(class_folder) -> None:
-    warnings = check_stream(parse_stream(f"folder:{class_folder({'ant': 6, 'dodo': 1})}")).warnings
-    assert warnings == ["1 class has a single training picture: 'dodo'", "1 class has no test picture: 'dodo'"]
+def test_the_order_of_the_classes_is_kept_where_it_is_known() -> None:
+    offered = Offered("x", pictures("abab"), pictures("ab", 1), classes=("b", "c", "a"))
+    assert collect(offered).classes == ("b", "a")
 
 
-def test_one_line_names_every_broken_picture_with_its_reason(class_folder) -> None:
-    top = class_folder({"ant": 5, "bee": 5})
-    (top / "ant" / "notes.jpg").write_text("hello")
-    (top / "ant" / "zero.png").touch()
-    (top / "bee" / "loop.jpg").symlink_to("loop.jpg")
-    (line,) = check_stream(parse_stream(f"folder:{top}")).problems
-    assert line.startswith("3 pictures cannot be read: ")
-    for name, why in (
-        ("ant/notes.jpg", "not a picture"),
-        ("ant/zero.png", "an empty file"),
-        ("bee/loop.jpg", "a link"),
-    ):
-        assert f"{name} ({why}" in line
-    assert line.endswith("; remove or replace them, or set stream.unreadable=skip to omit them")
-    for i in range(4):
-        (top / "ant" / f"more{i}.png").touch()
-    (line,) = check_stream(parse_stream(f"folder:{top}")).problems
-    assert line.startswith("7 pictures") and " and 2 more; remove" in line
+def test_every_refusal_is_handed_on_and_the_rest_is_used() -> None:
+    said: list[SafeclError] = []
+    train = pictures("aAb")
+    offered = Offered("x", train, pictures("bc", 1), place="the table")
+    data = collect(offered, test_fraction=0.3, refuse=said.append)
+    assert [str(error) for error in said] == [
+        "the table has test pictures of its own, so stream.test_fraction=0.3 means nothing; omit"
+        " it.",
+        "The classes 'a' and 'A' of the table differ only in spelling; use one name for both.",
+        "The class 'c' of the table has test pictures but no training picture.",
+    ]
+    assert data.train.labels == list("aAb") and data.test.labels == list("bc")
+    with pytest.raises(SafeclError) as caught:
+        collect(offered, test_fraction=0.3)
+    assert str(caught.value) == str(said[0])
 
 
-def test_warnings_of_reading_are_reported(class_folder) -> None:
-    warnings = check_stream(parse_stream(f"folder:{class_folder({'ant': 5, 'bee': 5, 'void': 0})}")).warnings
-    assert any("'void'" in line for line in warnings)
+@pytest.mark.parametrize("fraction", [-0.1, 1.0])
+def test_a_fraction_is_below_one(fraction: float) -> None:
+    with raises("stream.test-fraction.range"):
+        collect(Offered("x", pictures("aabb")), test_fraction=fraction)
 
 
-@pytest.fixture(autouse=True)
-def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SAFECL_CACHE", "off")
+def test_a_file_in_two_classes_is_refused_unless_it_is_allowed(paint, tmp_path: Path) -> None:
+    from safecl.streams.sources.folder import read_folder
 
-
-class Counted(str):
-    """A label that counts how often it is hashed."""
-
-    hashed = 0
-
-    def __hash__(self) -> int:
-        Counted.hashed += 1
-        return super().__hash__()
-
-
-def test_work_grows_with_classes_plus_pictures_and_not_with_their_product() -> None:
-    classes, each = 60, 3
-    labels = [Counted(f"c{i:02d}") for i in range(classes) for _ in range(each)]
-    arrays = np.random.default_rng(0).integers(0, 256, (len(labels), 2, 2, 3), dtype=np.uint8)
-    train, test = (ArrayPictures(arrays ^ flip, labels) for flip in (0, 1))
-    domains = tuple(f"d{i % each}" for i in range(len(labels)))
-    known = tuple(labels[::each])
-    data = Collection("x", train, test, known, domains, domains, ("d0", "d1", "d2"))
-    for work in (
-        lambda: check(data),
-        lambda: make_stream(data, protocol="class", order=known, step=1),
-        lambda: make_stream(data, protocol="domain"),
-        data.natural,
-    ):
-        Counted.hashed = 0
-        work()
-        assert Counted.hashed < 20 * (classes + 2 * len(labels))
+    for folder in ("ant", "bee"):
+        (tmp_path / folder).mkdir()
+        for seed in (1, 2):
+            paint(tmp_path / folder / f"{folder}{seed}.png", seed=seed + 10 * (folder == "bee"))
+    paint(tmp_path / "ant" / "same.png", seed=7)
+    paint(tmp_path / "bee" / "same.png", seed=7)
+    with raises("pictures.two-classes", names=re.compile(r"ant/same\.png \(ant\) and .*\(bee\)")):
+        read_folder(tmp_path, test_fraction=0)
+    allowed = read_folder(tmp_path, test_fraction=0, duplicates="allow")
+    assert len(allowed.train) == 6

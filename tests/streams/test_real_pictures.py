@@ -1,4 +1,6 @@
-"""The real pictures of the shared assets, where they are: prepared by nobody, streamed as they lie."""
+"""The real pictures of the shared assets, where they are: prepared by nobody, streamed as they
+lie.
+"""
 
 import zipfile
 from collections.abc import Callable

@@ -1,5 +1,10 @@
-"""One settings class a kind of stream: short forms, round trips, and a sentence for everything that is wrong."""
+"""One settings class a kind of stream: short forms, round trips, and a sentence for everything that
+is wrong.
+"""
 
+import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from safecl.streams.settings import (
     parse_stream,
     short_form,
 )
+from tests.conftest import raises
 
 union: TypeAdapter[Any] = TypeAdapter(StreamSettings)
 
@@ -40,7 +46,9 @@ def test_a_short_form_is_the_settings_it_stands_for(text: str, settings: Any, ti
     assert settings.title == title
 
 
-def test_the_title_of_this_folder_is_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_title_of_this_folder_is_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "Holiday").mkdir()
     monkeypatch.chdir(tmp_path / "Holiday")
     assert parse_stream("folder:.").title == "holiday"
@@ -51,7 +59,15 @@ def test_the_title_of_this_folder_is_its_name(tmp_path: Path, monkeypatch: pytes
     "settings",
     [
         GlyphsSettings(protocol="mixed", classes=7, held_out=0.1),
-        FolderSettings(path="x", first=3, step=2, order=("a", 7), order_seed=None, scale=(0.5, 1.0), cache=False),
+        FolderSettings(
+            path="x",
+            first=3,
+            step=2,
+            order=("a", 7),
+            order_seed=None,
+            scale=(0.5, 1.0),
+            cache=False,
+        ),
         TableSettings(path="x", domains=("a", "b"), unreadable="skip", cache="/fast"),
         HuggingFaceSettings(name="x", image="img", split_seed=3),
         DatasetSettings(name="vtab", root="/data", flip=0.0, margin=1.0),
@@ -59,11 +75,18 @@ def test_the_title_of_this_folder_is_its_name(tmp_path: Path, monkeypatch: pytes
 )
 def test_settings_survive_being_written_and_read(settings: Any) -> None:
     assert union.validate_json(settings.model_dump_json()) == settings
-    assert parse_stream(settings.model_dump(mode="json", exclude_defaults=True) | {"kind": settings.kind}) == settings
+    assert (
+        parse_stream(
+            settings.model_dump(mode="json", exclude_defaults=True) | {"kind": settings.kind}
+        )
+        == settings
+    )
 
 
 def test_paths_may_be_path_objects() -> None:
-    assert FolderSettings(path=Path("a/b"), cache=Path("/fast")) == FolderSettings(path="a/b", cache="/fast")
+    assert FolderSettings(path=Path("a/b"), cache=Path("/fast")) == FolderSettings(
+        path="a/b", cache="/fast"
+    )
     assert DatasetSettings(name="cub", root=Path("/data")).root == "/data"
 
 
@@ -85,44 +108,151 @@ def test_a_wrong_name_is_answered_with_the_right_one(text: str, sentence: str) -
 
 def test_a_bare_path_is_told_how_to_be_written(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path,label")
-    for path, form in ((tmp_path, "folder"), (tmp_path / "t.csv", "csv")):
-        with pytest.raises(SafeclError, match=f"write {form}:{path}"):
+    for path, named in ((tmp_path, "folder"), (tmp_path / "t.csv", "table")):
+        with raises(f"stream.name.{named}", text=path):
             short_form(str(path))
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("values", "refused"),
     [
         (
             {"kind": "glyphs", "clases": 3},
-            "no setting 'stream.clases' of a glyphs stream; did you mean 'stream.classes'",
+            partial(
+                raises,
+                "stream.key.unknown",
+                name="clases",
+                kind="glyphs",
+                hint=re.compile(r"^did you mean 'stream\.classes'"),
+            ),
         ),
-        ({"kind": "glyphs", "step": 3}, "stream.step: the glyphs stream is cut by stream.classes and stream.sessions"),
-        ({"kind": "folder", "path": "x", "sessions": 4}, "a folder stream is cut by stream.step, the classes of each"),
-        ({"kind": "folder", "path": "x", "split_seed": "sed"}, "split_seed=sed is wrong: a whole number is needed"),
-        ({"kind": "folder", "path": "x", "split_seed": -1}, "stream.split_seed=-1 is wrong: it must be 0 or more"),
-        ({"kind": "folder", "path": "x", "unreadible": 1}, "of a folder stream; did you mean 'stream.unreadable'"),
-        ({"kind": "folder", "path": "x", "image": "a"}, "no setting 'stream.image' of a folder stream"),
-        ({"kind": "dataset", "name": "vtab", "test_fraction": 0.1}, "no setting 'stream.test_fraction' of a dataset"),
-        ({"kind": "dataset", "name": "vtap"}, "no dataset 'vtap'; did you mean 'vtab'"),
-        ({"kind": "foldr"}, "no stream.kind = 'foldr'; did you mean 'folder'"),
-        ({"kind": "folder"}, "stream.path is missing"),
-        ({"kind": "folder", "path": "x", "step": 0}, "stream.step=0 is wrong: it must be above 0"),
-        ({"kind": "folder", "path": "x", "step": "a"}, "stream.step=a is wrong"),
-        ({"kind": "folder", "path": "x", "held_out": 1}, "stream.held_out=1 is wrong"),
-        ({"kind": "folder", "path": "x", "unreadable": "skp"}, "no stream.unreadable = 'skp'; did you mean 'skip'"),
-        ({"kind": "folder", "path": "x", "protocol": "clas"}, "no stream.protocol = 'clas'; did you mean 'class'"),
-        ({"kind": "folder", "path": "x", "scale": [1]}, r"stream.scale=\[1\] is wrong"),
-        ({"kind": "folder", "path": "x", "scale": [0.5, 0.1]}, r"stream.scale=\[0.5, 0.1\] is wrong"),
-        ({"kind": "folder", "path": "x", "scale": [0.5, 2]}, "stream.scale"),
-        ({"kind": "folder", "path": "x", "ratio": [0, 2]}, "stream.ratio"),
-        ({"kind": "folder", "path": "x", "flip": 2}, "stream.flip=2 is wrong"),
-        ({"kind": "folder", "path": "x", "cache": 3}, "stream.cache=3 is wrong"),
-        ({"kind": "folder", "path": "x", "order": "a"}, "stream.order=a is wrong"),
+        (
+            {"kind": "glyphs", "step": 3},
+            partial(raises, "stream.glyphs.cut", name="step"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "sessions": 4},
+            partial(
+                raises,
+                "stream.sessions.cut",
+                kind="folder",
+                keys=re.compile(r"^stream\.step, the classes of each"),
+            ),
+        ),
+        (
+            {"kind": "folder", "path": "x", "split_seed": "sed"},
+            partial(
+                raises,
+                "setting.value.wrong",
+                key=re.compile("split_seed$"),
+                given="sed",
+                reason="a whole number is needed",
+            ),
+        ),
+        (
+            {"kind": "folder", "path": "x", "split_seed": -1},
+            partial(
+                raises,
+                "setting.value.wrong",
+                key="stream.split_seed",
+                given="-1",
+                reason=re.compile("it must be 0 or more"),
+            ),
+        ),
+        (
+            {"kind": "folder", "path": "x", "unreadible": 1},
+            partial(
+                raises,
+                "stream.key.unknown",
+                kind="folder",
+                hint="did you mean 'stream.unreadable'?",
+            ),
+        ),
+        (
+            {"kind": "folder", "path": "x", "image": "a"},
+            partial(raises, "stream.key.unknown", name="image", kind="folder"),
+        ),
+        (
+            {"kind": "dataset", "name": "vtab", "test_fraction": 0.1},
+            partial(
+                raises, "stream.key.unknown", name="test_fraction", kind=re.compile("^dataset")
+            ),
+        ),
+        (
+            {"kind": "dataset", "name": "vtap"},
+            partial(raises, "name.unknown.near", what="dataset", given="vtap", near="vtab"),
+        ),
+        (
+            {"kind": "foldr"},
+            partial(
+                raises, "name.unknown.near", what="stream.kind =", given="foldr", near="folder"
+            ),
+        ),
+        ({"kind": "folder"}, partial(raises, "stream.key.missing", name="path")),
+        (
+            {"kind": "folder", "path": "x", "step": 0},
+            partial(
+                raises,
+                "setting.value.wrong",
+                key="stream.step",
+                given="0",
+                reason=re.compile("it must be above 0"),
+            ),
+        ),
+        (
+            {"kind": "folder", "path": "x", "step": "a"},
+            partial(raises, "setting.value.wrong", key="stream.step", given="a"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "held_out": 1},
+            partial(raises, "setting.value.wrong", key="stream.held_out", given="1"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "unreadable": "skp"},
+            partial(
+                raises, "name.unknown.near", what="stream.unreadable =", given="skp", near="skip"
+            ),
+        ),
+        (
+            {"kind": "folder", "path": "x", "protocol": "clas"},
+            partial(
+                raises, "name.unknown.near", what="stream.protocol =", given="clas", near="class"
+            ),
+        ),
+        (
+            {"kind": "folder", "path": "x", "scale": [1]},
+            partial(raises, "setting.value.wrong", key="stream.scale", given="[1]"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "scale": [0.5, 0.1]},
+            partial(raises, "setting.value.wrong", key="stream.scale", given="[0.5, 0.1]"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "scale": [0.5, 2]},
+            partial(raises, "setting.value.wrong", key="stream.scale"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "ratio": [0, 2]},
+            partial(raises, "setting.value.wrong", key="stream.ratio"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "flip": 2},
+            partial(raises, "setting.value.wrong", key="stream.flip", given="2"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "cache": 3},
+            partial(raises, "setting.value.wrong", key="stream.cache", given="3"),
+        ),
+        (
+            {"kind": "folder", "path": "x", "order": "a"},
+            partial(raises, "setting.value.wrong", key="stream.order", given="a"),
+        ),
     ],
 )
-def test_what_is_wrong_is_one_sentence_with_the_key_as_it_is_typed(values: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SafeclError, match=sentence) as caught:
+def test_what_is_wrong_is_one_sentence_with_the_key_as_it_is_typed(
+    values: dict[str, Any], refused: Callable[[], Any]
+) -> None:
+    with refused() as caught:
         parse_stream(values)
     assert "\n" not in str(caught.value) and str(caught.value).endswith((".", "?", "…"))
 

@@ -1,1 +1,5 @@
-"""The frozen pre-trained ViT: loading it, and computing its features fast."""
+"""The frozen pre-trained network: loading it, and computing its features fast."""
+
+from safecl.backbone.quick import import_timm_quickly
+
+import_timm_quickly()

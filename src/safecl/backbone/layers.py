@@ -18,25 +18,33 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from safecl.backbone.kernels import gelu_gradient, layer_norm, layer_norm_gradient
 
 NOT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-CHOOSING = Lock()  # torch chooses for the whole process: two threads at once would not put back what they found
+# torch chooses for the whole process: two threads at once would not put back what they found
+CHOOSING = Lock()
 
 
 def use_layers(vit: VisionTransformer) -> None:
-    """Replace timm's and torch's layers in ``vit`` by those of this module, where these compute the same."""
+    """Replace timm's and torch's layers in ``vit`` by those of this module, where these compute the
+    same.
+    """
     for owner in list(vit.modules()):
         for name, child in list(owner.named_children()):
             if type(child) is TimmAttention and getattr(child, "gate", None) is None:
                 setattr(owner, name, Attention(child))
             elif type(child) is nn.GELU and child.approximate == "none":
                 setattr(owner, name, Gelu())
-            elif isinstance(child, nn.LayerNorm) and child.bias is not None and len(child.normalized_shape) == 1:
+            elif (
+                isinstance(child, nn.LayerNorm)
+                and child.bias is not None
+                and len(child.normalized_shape) == 1
+            ):
                 setattr(owner, name, Norm(child))
             elif type(child) is TimmMlp and _is_plain(child):
                 setattr(owner, name, Mlp(child.fc1, child.fc2))
 
 
 class Watched(NamedTuple):
-    """One forward pass: by block, the values (N, L, heads, head_dim) that its attention reads of the tokens.
+    """One forward pass: by block, the values (N, L, heads, head_dim) that its attention reads of
+    the tokens.
 
     ``first``: the position of the first patch among the tokens.
     """
@@ -70,11 +78,14 @@ def begin_pass(tokens: Tensor, first: int, grid: tuple[int, int]) -> Tensor:
     return tokens.detach().requires_grad_()
 
 
-Prefix: TypeAlias = tuple[Tensor, Tensor]  # keys and values: (N, P, d) each, or (P, d) for all pictures
+# keys and values: (N, P, d) each, or (P, d) for all pictures
+Prefix: TypeAlias = tuple[Tensor, Tensor]
 
 
 class Attention(nn.Module):
-    """timm's attention, its modules under their own names, whose gradient of the qkv projection needs no copy."""
+    """timm's attention, its modules under their own names, whose gradient of the qkv projection
+    needs no copy.
+    """
 
     num_heads: int
     head_dim: int
@@ -85,9 +96,13 @@ class Attention(nn.Module):
 
     def __init__(self, attention: "TimmAttention | Attention") -> None:
         super().__init__()
-        self.num_heads, self.head_dim = attention.num_heads, attention.head_dim
-        self.qkv, self.q_norm, self.k_norm = attention.qkv, attention.q_norm, attention.k_norm
-        self.norm, self.proj = getattr(attention, "norm", nn.Identity()), attention.proj
+        self.num_heads = attention.num_heads
+        self.head_dim = attention.head_dim
+        self.qkv = attention.qkv
+        self.q_norm = attention.q_norm
+        self.k_norm = attention.k_norm
+        self.norm = getattr(attention, "norm", nn.Identity())
+        self.proj = attention.proj
 
     def forward(
         self,
@@ -97,11 +112,14 @@ class Attention(nn.Module):
         queries: int | None = None,
         prefix: Prefix | None = None,
     ) -> Tensor:
-        """Tokens (N, L, d) → (N, queries, d): the first ``queries``, or all, attend to ``prefix`` and all L."""
+        """Tokens (N, L, d) → (N, queries, d): the first ``queries``, or all, attend to ``prefix``
+        and all L.
+        """
         if attn_mask is not None or is_causal:  # which timm's blocks hand on
             raise ValueError("this attention takes no mask")
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, self.head_dim)).unbind(2)
-        q, k = self.q_norm(q[:, :queries]), self.k_norm(k)
+        q = self.q_norm(q[:, :queries])
+        k = self.k_norm(k)
         if (watched := _watched.get()) is not None:
             watched[-1].values.append(v)
         if prefix is not None:
@@ -111,7 +129,9 @@ class Attention(nn.Module):
         return mixed
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Queries (N, heads, Q, head_dim), keys and values (N, heads, L, head_dim) → (N, heads, Q, head_dim)."""
+        """Queries (N, heads, Q, head_dim), keys and values (N, heads, L, head_dim) → (N, heads, Q,
+        head_dim).
+        """
         # What cuDNN gives for one query differs in its last bits from one call to the next.
         if not q.is_cuda or q.shape[2] > 1:
             return F.scaled_dot_product_attention(q, k, v)
@@ -136,16 +156,23 @@ class Gelu(nn.Module):
 
 
 class Mlp(nn.Module):
-    """timm's MLP where it is plain: its linear layers, under their own names, and an exact GELU between them."""
+    """timm's MLP where it is plain: its linear layers, under their own names, and an exact GELU
+    between them.
+    """
 
     def __init__(self, fc1: Any, fc2: Any) -> None:
         super().__init__()
-        self.fc1, self.act, self.fc2 = fc1, Gelu(), fc2
+        self.fc1 = fc1
+        self.act = Gelu()
+        self.fc2 = fc2
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda and not torch.is_grad_enabled() and self.fc1.weight.dtype == torch.bfloat16:
-            # The product ends with GELU by tanh, which is off by less than bfloat16 rounds the activations.
-            rows = torch._addmm_activation(self.fc1.bias, x.flatten(0, -2), self.fc1.weight.T, use_gelu=True)
+            # The product ends with GELU by tanh, which is off by less than bfloat16 rounds the
+            # activations.
+            rows = torch._addmm_activation(
+                self.fc1.bias, x.flatten(0, -2), self.fc1.weight.T, use_gelu=True
+            )
             hidden = rows.view(*x.shape[:-1], -1)
         else:
             hidden = self.act(self.fc1(x))
@@ -154,9 +181,17 @@ class Mlp(nn.Module):
 
 
 def _is_plain(mlp: TimmMlp) -> bool:
-    linear = all(isinstance(each, nn.Linear) and each.bias is not None for each in (mlp.fc1, mlp.fc2))
+    linear = all(
+        isinstance(each, nn.Linear) and each.bias is not None for each in (mlp.fc1, mlp.fc2)
+    )
     exact = type(mlp.act) is nn.GELU and mlp.act.approximate == "none"
-    return linear and exact and isinstance(mlp.norm, nn.Identity) and not mlp.drop1.p and not mlp.drop2.p
+    return (
+        linear
+        and exact
+        and isinstance(mlp.norm, nn.Identity)
+        and not mlp.drop1.p
+        and not mlp.drop2.p
+    )
 
 
 class _Gelu(torch.autograd.Function):
@@ -172,11 +207,14 @@ class _Gelu(torch.autograd.Function):
 
 
 class Norm(nn.LayerNorm):
-    """A layer norm that computes no gradient of frozen weights, and on CUDA takes weights of a higher precision."""
+    """A layer norm that computes no gradient of frozen weights, and on CUDA takes weights of a
+    higher precision.
+    """
 
     def __init__(self, norm: nn.LayerNorm) -> None:
         super().__init__(list(norm.normalized_shape), norm.eps, device="meta")
-        self.weight, self.bias = norm.weight, norm.bias
+        self.weight = norm.weight
+        self.bias = norm.bias
 
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_cuda or self.weight.requires_grad:

@@ -1,7 +1,8 @@
-"""``safecl_micro``: the small ViT whose weights ship with the package, a timm ViT with a convolutional stem.
+"""``safecl_micro``: the small ViT whose weights ship with the package, a timm ViT with a
+convolutional stem.
 
-A small ViT learns local detail slowly from patches; the convolutions before the first block compute it. They are
-frozen below every PET, which therefore has no backward pass through them.
+A small ViT learns local detail slowly from patches; the convolutions before the first block compute
+it. They are frozen below every PET, which therefore has no backward pass through them.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,18 @@ from torch.nn import functional as F
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
 
 NAME = EMBEDDED
-SIZE, PHOTOGRAPH_SIZE = 64, 128  # side of the input: its own, and for photographs; trained at both and between
+SIZE = 64
+PHOTOGRAPH_SIZE = (
+    128  # side of the input: its own, and for photographs; trained at both and between
+)
 MEAN = STD = (0.5, 0.5, 0.5)  # pixels in [0, 1] are taken to [-1, 1]
 
 
-def sized(settings: BackboneSettings, shorter: int, option: str = "") -> tuple[BackboneSettings, str | None]:
-    """The settings with the side of the input, and a sentence on it with ``option`` before a setting, if not given.
+def sized(
+    settings: BackboneSettings, shorter: int, option: str = ""
+) -> tuple[BackboneSettings, str | None]:
+    """The settings with the side of the input, and a sentence on it with ``option`` before a
+    setting, if not given.
 
     ``shorter``: half of the pictures have at least this shorter side.
     """
@@ -33,7 +40,10 @@ def sized(settings: BackboneSettings, shorter: int, option: str = "") -> tuple[B
     other = f"{option}backbone.image_size={SIZE} takes a quarter of the time"
     if size == SIZE:
         other = f"try {option}backbone.image_size={PHOTOGRAPH_SIZE} for more detail"
-    told = f"{EMBEDDED} reads the pictures at {size} × {size} pixels (half of them have {shorter} or more); {other}."
+    told = (
+        f"{EMBEDDED} reads the pictures at {size} × {size} pixels (half of them have {shorter} or"
+        f" more); {other}."
+    )
     return settings.model_copy(update={"image_size": size}), told
 
 
@@ -52,8 +62,9 @@ class Residual(nn.Module):
 class ConvStem(PatchEmbed):
     """Pictures (N, 3, S, S) → tokens (N, (S / stride)², d).
 
-    One stage for each halving but the last: a 3×3 convolution of stride 2, then ``residual`` blocks; the channels
-    double from ``width``. The last halving is the projection. BatchNorm is folded into the convolutions.
+    One stage for each halving but the last: a 3×3 convolution of stride 2, then ``residual``
+    blocks; the channels double from ``width``. The last halving is the projection. BatchNorm is
+    folded into the convolutions.
     """
 
     def __init__(
@@ -68,13 +79,20 @@ class ConvStem(PatchEmbed):
         super().__init__(patch_size=patch_size, in_chans=in_chans, embed_dim=embed_dim, **options)
         made: dict[str, Any] = {key: options.get(key) for key in ("device", "dtype")}
         layers: list[nn.Module] = []
-        inside, outside = in_chans, width
+        inside = in_chans
+        outside = width
         for stage in range(patch_size.bit_length() - 2):
             layers += [nn.Conv2d(inside, outside, 3, stride=2, padding=1, **made), nn.GELU()]
-            layers += [Residual(outside, **made) for _ in range(residual[stage] if stage < len(residual) else 0)]
-            inside, outside = outside, 2 * outside
+            layers += [
+                Residual(outside, **made)
+                for _ in range(residual[stage] if stage < len(residual) else 0)
+            ]
+            inside = outside
+            outside = 2 * outside
         self.stem = nn.Sequential(*layers)
-        self.proj = nn.Conv2d(inside, embed_dim, 2, stride=2, bias=self.proj.bias is not None, **made)
+        self.proj = nn.Conv2d(
+            inside, embed_dim, 2, stride=2, bias=self.proj.bias is not None, **made
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         tokens: Tensor = self.norm(self.proj(self.stem(x)).flatten(2).transpose(1, 2))

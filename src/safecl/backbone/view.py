@@ -1,7 +1,9 @@
-"""Views of one ViT, module trees of their own over the same tensors, and the one function that computes them."""
+"""Views of one ViT, module trees of their own over the same tensors, and the one function that
+computes them.
+"""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypedDict
 
 import torch
@@ -16,9 +18,11 @@ from safecl.heads.reading import PLAIN, Reading
 
 
 class Inserted(TypedDict, total=False):
-    """``prompts``: tokens (N, L, d), or (L, d) for all pictures, after the CLS token, without position embedding.
+    """``prompts``: tokens (N, L, d), or (L, d) for all pictures, after the CLS token, without
+    position embedding.
 
-    ``prefixes``: by block index, keys and values, (N, P, d) or (P, d) each, before those of that block's attention.
+    ``prefixes``: by block index, keys and values, (N, P, d) or (P, d) each, before those of that
+    block's attention.
     """
 
     prompts: Tensor | None
@@ -33,19 +37,20 @@ def tokens(
     prefixes: Mapping[int, Prefix] | None = None,
     reading: Reading = PLAIN,
 ) -> Tensor:
-    """The first ``count`` tokens after the final norm, (N, count, d), of normalised pictures (N, 3, H, W).
+    """The first ``count`` tokens after the final norm, (N, count, d), of normalised pictures (N, 3,
+    H, W).
 
-    As in ``vit.forward_features``, but the last block computes no other token unless the ``reading`` asks for patches;
-    see ``Inserted``. What else is read follows, after the final norm as well. Pictures in bfloat16 on a network with
-    float32 weights (full fine-tuning) are computed by autocast.
+    As in ``vit.forward_features``, but the last block computes no other token unless the
+    ``reading`` asks for patches; see ``Inserted``. What else is read follows, after the final norm
+    as well. Pictures in bfloat16 on a network with float32 weights (full fine-tuning) are computed
+    by autocast.
     """
-    rounded = pictures.dtype in (torch.bfloat16, torch.float16) and next(vit.parameters()).dtype != pictures.dtype
-    # Without its cache of rounded weights, which a CUDA graph could not record.
-    autocast = torch.autocast(pictures.device.type, pictures.dtype, cache_enabled=False) if rounded else nullcontext()
-    with autocast:
+    with rounding(vit, pictures):
         x: Tensor = vit.patch_drop(vit._pos_embed(patches(vit.patch_embed, pictures)))
         if prompts is not None:
-            x = torch.cat([x[:, :1], prompts.to(x.dtype).expand(x.shape[0], -1, -1), x[:, 1:]], dim=1)
+            x = torch.cat(
+                [x[:, :1], prompts.to(x.dtype).expand(x.shape[0], -1, -1), x[:, 1:]], dim=1
+            )
         last = len(vit.blocks) - 1
         for i in prefixes or ():
             if not 0 <= i <= last:
@@ -67,8 +72,26 @@ def tokens(
         return y
 
 
-def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix | None = None) -> Tensor:
-    """The first ``count`` tokens, or all, that a block, or ``first_tokens`` of a PET around it, makes of (N, L, d)."""
+def rounding(network: nn.Module, pictures: Tensor) -> AbstractContextManager[Any]:
+    """Autocast for rounded pictures on a network with float32 weights."""
+    rounded = (
+        pictures.dtype in (torch.bfloat16, torch.float16)
+        and next(network.parameters()).dtype != pictures.dtype
+    )
+    # Without its cache of rounded weights, which a CUDA graph could not record.
+    return (
+        torch.autocast(pictures.device.type, pictures.dtype, cache_enabled=False)
+        if rounded
+        else nullcontext()
+    )
+
+
+def block_tokens(
+    block: Any, x: Tensor, count: int | None = None, prefix: Prefix | None = None
+) -> Tensor:
+    """The first ``count`` tokens, or all, that a block, or ``first_tokens`` of a PET around it,
+    makes of (N, L, d).
+    """
     y: Tensor
     if hasattr(block, "first_tokens"):
         y = block.first_tokens(x, count, prefix)
@@ -76,11 +99,12 @@ def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix
     own = isinstance(block, Block) and isinstance(block.attn, Attention)
     if prefix is not None and not own:
         kind = type(block.attn if isinstance(block, Block) else block).__name__
-        raise SafeclError(f"Prefixes need the plain blocks and attention of timm's ViT; this backbone has {kind}.")
+        raise SafeclError("backbone.blocks.no-prefixes", kind=kind)
     if not isinstance(block, Block) or (count is None and prefix is None):
         y = block(x)[:, :count]
         return y
-    # Only attention reads other tokens: its queries and all that follows are those of the first ``count``.
+    # Only attention reads other tokens: its queries and all that follows are those of the first
+    # ``count``.
     options = {"queries": count, "prefix": prefix} if own else {}
     y = block.attn(block.norm1(x), **options)[:, :count]
     y = x[:, :count] + block.drop_path1(block.ls1(y))
@@ -89,7 +113,9 @@ def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix
 
 
 def shared_view(vit: VisionTransformer) -> VisionTransformer:
-    """A second tree of modules over the frozen tensors of ``vit``; a batch is embedded once for all its views."""
+    """A second tree of modules over the frozen tensors of ``vit``; a batch is embedded once for all
+    its views.
+    """
     view = shared_tree(vit)
     if not isinstance(vit.patch_embed, SharedEmbedding):
         view.patch_embed = SharedEmbedding(vit.patch_embed)
@@ -97,19 +123,27 @@ def shared_view(vit: VisionTransformer) -> VisionTransformer:
 
 
 def shared_tree(vit: VisionTransformer) -> VisionTransformer:
-    """A second tree of modules over the tensors of ``vit``; a deep copy of a dozen tables of hooks a module is slow."""
+    """A second tree of modules over the tensors of ``vit``; a deep copy of a dozen tables of hooks
+    a module is slow.
+    """
     twins: dict[nn.Module | None, Any] = {None: None}
     for module in vit.modules():
         twins[module] = twin = module.__new__(type(module))
-        twin.__dict__ = {k: v.copy() if isinstance(v, dict | set) else v for k, v in vars(module).items()}
+        twin.__dict__ = {
+            k: v.copy() if isinstance(v, dict | set) else v for k, v in vars(module).items()
+        }
     for module in vit.modules():
-        twins[module]._modules.update({name: twins[child] for name, child in module._modules.items()})
+        twins[module]._modules.update(
+            {name: twins[child] for name, child in module._modules.items()}
+        )
     view: VisionTransformer = twins[vit]
     return view
 
 
 class SharedEmbedding(nn.Module):
-    """The frozen patch embedding behind all views, computed once per batch, then this view's own ``norm``."""
+    """The frozen patch embedding behind all views, computed once per batch, then this view's own
+    ``norm``.
+    """
 
     def __init__(self, source: nn.Module) -> None:
         super().__init__()
@@ -131,29 +165,41 @@ class SharedEmbedding(nn.Module):
 
 
 def patches(embedding: Any, x: Tensor) -> Tensor:
-    """Pictures (N, 3, H, W) → patch tokens (N, L, d), by one matrix product where timm's embedding is a plain one."""
+    """Pictures (N, 3, H, W) → patch tokens (N, L, d), by one matrix product where timm's embedding
+    is a plain one.
+    """
     if type(embedding) is not PatchEmbed or not embedding.flatten or embedding.dynamic_img_pad:
         tokens: Tensor = embedding(x)
         return tokens
     n, colours, height, width = x.shape
     p, q = embedding.patch_size
-    cells = x.reshape(n, colours, height // p, p, width // q, q).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+    cells = (
+        x.reshape(n, colours, height // p, p, width // q, q)
+        .permute(0, 2, 4, 1, 3, 5)
+        .flatten(3)
+        .flatten(1, 2)
+    )
     tokens = embedding.norm(F.linear(cells, embedding.proj.weight.flatten(1), embedding.proj.bias))
     return tokens
 
 
 class Once:
-    """Keeps the last result of a function without gradient, and returns it for the same unchanged tensor."""
+    """Keeps the last result of a function without gradient, and returns it for the same unchanged
+    tensor.
+    """
 
     def __init__(self) -> None:
-        self._last: tuple[Tensor, int, Tensor] | None = None  # one tuple: replaced in one step, also between threads
+        self._last: tuple[Tensor, int, Tensor] | None = (
+            None  # one tuple: replaced in one step, also between threads
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Once":
         return Once()
 
     @torch.no_grad()
     def __call__(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        # ``_version`` counts changes in place; tensors of inference mode have none, so they are never cached.
+        # ``_version`` counts changes in place; tensors of inference mode have none, so they are
+        # never cached.
         version = -1 if x.is_inference() else x._version
         last = self._last
         if last is not None and version >= 0 and last[0] is x and last[1] == version:

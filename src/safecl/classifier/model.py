@@ -1,4 +1,6 @@
-"""A model: its header and its state, from a file or just learned; and its state as members of the file."""
+"""A model: its header and its state, from a file or just learned; and its state as members of the
+file.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -13,19 +15,30 @@ from torch import Tensor
 
 import safecl
 from safecl.backbone.backbone import Backbone
-from safecl.classifier.fits import check_answer, check_state
-from safecl.classifier.history import check_not_frozen
-from safecl.classifier.place import SUFFIX, digest_of, replaceable, write_model
-from safecl.classifier.rows import below
-from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, Header, Thumbnails
+from safecl.backbone.licences import licence_of
+from safecl.classifier.modelfile.fits import check_answer, check_state
+from safecl.classifier.modelfile.history import check_not_frozen
+from safecl.classifier.modelfile.place import digest_of, replaceable, write_model
+from safecl.classifier.modelfile.rows import below
+from safecl.classifier.modelfile.schema import (
+    KEPT,
+    LEARN,
+    PREDICT,
+    RECORDS,
+    THUMBNAILS,
+    Header,
+    Thumbnails,
+)
+from safecl.classifier.modelfile.state import Added, State, Undo, set_grams
+from safecl.classifier.modelfile.store import SUFFIX, ModelFile, fitting
 from safecl.classifier.settings import ModelSettings, resolve
-from safecl.classifier.state import Added, State, Undo, set_grams
-from safecl.classifier.store import ModelFile, fitting
 from safecl.engine.checkpoint import copied, encode
 from safecl.errors import SafeclError
-from safecl.heads.tensors import check_all_finite
+from safecl.heads.solve import Updated
+from safecl.heads.tensors import not_finite
 from safecl.methods.catalog import make_method, method_class
-from safecl.methods.method import Method
+from safecl.methods.method import Method, restore
+from safecl.methods.settings.base import MethodSettings
 from safecl.outputs import locked
 from safecl.streams.pictures.images import Label, Transform
 
@@ -34,13 +47,23 @@ NONE_KNOWN: Known = MappingProxyType({})
 
 
 class Model:
-    """Immutable but for what it has read from its file. What only learning needs is read when it learns."""
+    """Immutable but for what it has read from its file. What only learning needs is read when it
+    learns.
+    """
 
-    grams: dict[str, Tensor] | None = None  # those of its state, if they are at hand, for one method that learns
+    # factors of those matrices and β, by the name of their statistics, as far as they are at hand
+    factors: Mapping[str, Updated] = MappingProxyType({})
+    grams: dict[str, Tensor] | None = (
+        None  # those of its state, if they are at hand, for one method that learns
+    )
 
-    def __init__(self, header: Header, state: State | None = None, file: ModelFile | None = None) -> None:
-        self.header, self.file = header, file
-        self._state, self._predicting = state, state
+    def __init__(
+        self, header: Header, state: State | None = None, file: ModelFile | None = None
+    ) -> None:
+        self.header = header
+        self.file = file
+        self._state = state
+        self._predicting = state
         self.settings = resolve(header["settings"])
 
     @classmethod
@@ -72,8 +95,21 @@ class Model:
     def standing(self) -> dict[str, Any]:
         """What rolling back the next step must say again."""
         said: dict[str, Any] = {key: len(self.header[key]) for key in ("classes", "history")}
-        said |= {"kept": len(self.state.kept.get("targets", ())), "seen": len(self.state.seen.get("hashes", ()))}
+        said |= {
+            "kept": len(self.state.kept.get("targets", ())),
+            "seen": len(self.state.seen.get("hashes", ())),
+        }
         return {**said, "calibration": self.header["calibration"]}
+
+    @property
+    def tuned(self) -> bool:
+        """Whether its method is that of its settings; if not, what answers before it is tuned."""
+        return bool(self.header.get("tuned", True))
+
+    @property
+    def answering(self) -> MethodSettings:
+        """The settings of the method that answers."""
+        return self.settings.answering(self.tuned)
 
     @property
     def classes(self) -> list[Label]:
@@ -85,30 +121,42 @@ class Model:
         return Transform(**values | {key: tuple(values[key]) for key in ("scale", "ratio")})
 
     def method(self, backbone: Backbone, *, learning: bool = False) -> Method:
-        """The method in this state. ``learning``: with its Gram matrices, which predictions do not need.
+        """The method in this state. ``learning``: with its Gram matrices, which predictions do not
+        need.
 
         Another backbone than the one the model was taught with is refused.
         """
-        wanted, there = self.header["backbone"], describe(backbone, self.settings)
+        wanted = self.header["backbone"]
+        there = describe(backbone, self.settings)
         for key in ("name", "size", "weights"):
             if wanted[key] != there[key]:
-                weights = wanted.get("file") or f"those of safecl or of timm/{wanted['name']} on the Hugging Face hub"
+                weights = (
+                    wanted.get("file")
+                    or f"those of safecl or of timm/{wanted['name']} on the Hugging Face hub"
+                )
                 raise SafeclError(
-                    f"The model was taught with the backbone {wanted['name']} ({key} {wanted[key]}), and here is "
-                    f"{there['name']} ({key} {there[key]}); its weights were {weights}."
+                    "model.other-backbone",
+                    name=wanted["name"],
+                    key=key,
+                    wanted=wanted[key],
+                    other=there["name"],
+                    there=there[key],
+                    weights=weights,
                 )
         if learning:
             check_not_frozen(self.header)
         state = self.state if learning else self.predicting
         grams, self.grams = (self.grams, None) if learning else (None, self.grams)
         with fitting(self.file):
-            method = self._made(backbone, state if grams is None else replace(state, base=grams, chain=()), learning)
+            method = self._made(
+                backbone, state if grams is None else replace(state, base=grams, chain=()), learning
+            )
             if self.file is not None and grams is None:  # else it was made before
                 check_answer(method, len(self.classes), state.kept, learning)
             return method
 
     def _made(self, backbone: Backbone, state: State, learning: bool) -> Method:
-        method = make_method(self.settings.method, backbone, self.settings.seed)
+        method = make_method(self.answering, backbone, self.settings.seed)
         if not state.tensors:
             return method
         tensors = dict(state.tensors)
@@ -120,7 +168,7 @@ class Model:
                 tensors.setdefault(name, own)
             if name in tensors and tensors[name].dtype != own.dtype:
                 raise ValueError(f"{name} is of another type")
-        method.restore(tensors, self.classes)
+        restore(method, tensors, self.classes)
         if learning:
             set_grams(method, state)
         return method
@@ -133,29 +181,44 @@ class Model:
             return _of_bytes, (zlib.compress(path.read_bytes(), 1),)
 
     def save(
-        self, path: str | Path, *, frozen: bool = False, force: bool = False, known: Known = NONE_KNOWN
+        self,
+        path: str | Path,
+        *,
+        frozen: bool = False,
+        force: bool = False,
+        known: Known = NONE_KNOWN,
     ) -> tuple[Path, str | None]:
-        """Put it at ``path`` in one step; gives the real file and its digest. ``frozen``: only what predictions need.
+        """Put it at ``path`` in one step; gives the real file and its digest. ``frozen``: only what
+        predictions need.
 
-        ``force``: over any file. ``known``: digests of files that are this model as it was, which it replaces.
+        ``force``: over any file. ``known``: digests of files that are this model as it was, which
+        it replaces.
         """
         with locked(path) as file:
-            key, frozen = file.resolve(), frozen or self.header["frozen"]
+            key = file.resolve()
+            frozen = frozen or self.header["frozen"]
             own = key in known and not force and frozen == self.header["frozen"]
             self._write(file, frozen, known[key] if own else replaceable(file, force))
             return key, digest_of(file)
 
     def _write(self, file: Path, frozen: bool, before: str | None) -> None:
-        state, sizes = self.state, self.header["statistics"]
-        learning = method_class(self.settings.method).learning
+        state = self.state
+        sizes = self.header["statistics"]
+        learning = method_class(self.answering).learning
         sums = {f"{name}.sums" for name in sizes}
-        predict = {name: t for name, t in state.tensors.items() if name not in sums and not name.startswith(learning)}
+        predict = {
+            name: t
+            for name, t in state.tensors.items()
+            if name not in sums and not name.startswith(learning)
+        }
         if frozen:
             state = State(predict)
         members = {
             PREDICT: predict,
-            LEARN: {name: tensor for name, tensor in state.tensors.items() if name not in predict}
-            | {f"base/{name}": gram for name, gram in state.base.items()},
+            LEARN: (
+                {name: tensor for name, tensor in state.tensors.items() if name not in predict}
+                | {f"base/{name}": gram for name, gram in state.base.items()}
+            ),
             RECORDS: {
                 f"{session}/{i}/{part}": value
                 for session, added in state.records.items()
@@ -164,23 +227,37 @@ class Model:
             },
             KEPT: {**state.kept, **{f"seen/{name}": rows for name, rows in state.seen.items()}},
             **{
-                f"undo_{i}.safetensors": one.tensors | {f"rows/{name}": rows for name, rows in one.rows.items()}
+                f"undo_{i}.safetensors": (
+                    one.tensors | {f"rows/{name}": rows for name, rows in one.rows.items()}
+                )
                 for i, one in enumerate(state.undo)
             },
         }
         header = {
             **self.header,
             "frozen": frozen,
-            "memory_bytes": sum(each.nbytes for name, each in state.tensors.items() if name.startswith(learning)),
+            "memory_bytes": sum(
+                each.nbytes for name, each in state.tensors.items() if name.startswith(learning)
+            ),
             "chain": list(state.chain),
-            "records": {session: [one.head for one in added] for session, added in state.records.items()},
-            "undo": [{key: v for key, v in vars(one).items() if key not in ("tensors", "rows")} for one in state.undo],
+            "records": {
+                session: [one.head for one in added] for session, added in state.records.items()
+            },
+            "undo": [
+                {key: v for key, v in vars(one).items() if key not in ("tensors", "rows")}
+                for one in state.undo
+            ],
         }
         for tensors in members.values():
-            check_all_finite(tensors, "{} of the model is no longer finite, so it is not saved; use the one before.")
-        parts: dict[str, Any] = {name: encode(copied(each), {}) for name, each in members.items() if each or not frozen}
+            if (name := not_finite(tensors)) is not None:
+                raise SafeclError("model.not-finite", tensor=name)
+        parts: dict[str, Any] = {
+            name: encode(copied(each), {}) for name, each in members.items() if each or not frozen
+        }
         if self.settings.thumbnails and not frozen:
-            parts[THUMBNAILS] = [Thumbnails(pictures=list(state.thumbnails)).model_dump_json().encode()]
+            parts[THUMBNAILS] = [
+                Thumbnails(pictures=list(state.thumbnails)).model_dump_json().encode()
+            ]
         write_model(file, header, parts, before)
 
 
@@ -197,31 +274,59 @@ def _of_bytes(data: bytes) -> Model:
 def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform) -> Header:
     """The header of a model that has learned nothing."""
     return {
-        "safecl": safecl.__version__, "settings": settings.model_dump(mode="json"),
-        "backbone": describe(backbone, settings), "transform": asdict(transform), "classes": [], "history": [],
-        "calibration": None, "statistics": {}, "frozen": False,
-    }  # fmt: skip
+        "safecl": safecl.__version__,
+        "settings": settings.model_dump(mode="json"),
+        "backbone": {
+            **describe(backbone, settings),
+            "licence": licence_of(settings.backbone),
+        },
+        "transform": asdict(transform),
+        "classes": [],
+        "history": [],
+        "calibration": None,
+        "statistics": {},
+        "frozen": False,
+        "tuned": True,
+    }
 
 
 def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:
-    """Which backbone, by name, size, the hash of its weights and the file that they are looked for in."""
-    given = settings.backbone.weights
-    return {"name": backbone.name, "size": backbone.size, "weights": backbone.digest, "file": given}
+    """Which backbone, by name, size, the hash of its weights, the file that they are looked for in,
+    and how its pixels are normalised.
+    """
+    return {
+        "name": backbone.name,
+        "size": backbone.size,
+        "weights": backbone.digest,
+        "file": settings.backbone.weights,
+        "mean": list(backbone.mean),
+        "std": list(backbone.std),
+    }
 
 
 def _read(file: ModelFile) -> State:
     """The whole state in a file."""
-    header, learned = file.header, file.tensors(LEARN)
-    records, kept = file.tensors(RECORDS), file.tensors(KEPT)
+    header = file.header
+    learned = file.tensors(LEARN)
+    records = file.tensors(RECORDS)
+    kept = file.tensors(KEPT)
     state = State(
-        tensors={**file.tensors(PREDICT), **{n: t for n, t in learned.items() if not n.startswith("base/")}},
+        tensors={
+            **file.tensors(PREDICT),
+            **{n: t for n, t in learned.items() if not n.startswith("base/")},
+        },
         base=below(learned, "base/"),
         chain=tuple(header["chain"]),
         records={
-            session: [Added(head, **below(records, f"{session}/{i}/")) for i, head in enumerate(heads)]
+            session: [
+                Added(head, **below(records, f"{session}/{i}/")) for i, head in enumerate(heads)
+            ]
             for session, heads in header["records"].items()
         },
-        undo=tuple(_undo(file.tensors(f"undo_{i}.safetensors"), one) for i, one in enumerate(header["undo"])),
+        undo=tuple(
+            _undo(file.tensors(f"undo_{i}.safetensors"), one)
+            for i, one in enumerate(header["undo"])
+        ),
         kept={name: tensor for name, tensor in kept.items() if not name.startswith("seen/")},
         seen=below(kept, "seen/"),
         thumbnails=file.thumbnails(),
@@ -233,4 +338,8 @@ def _read(file: ModelFile) -> State:
 
 def _undo(tensors: dict[str, Tensor], said: Header) -> Undo:
     rows = below(tensors, "rows/")
-    return Undo(tensors={name: t for name, t in tensors.items() if not name.startswith("rows/")}, rows=rows, **said)
+    return Undo(
+        tensors={name: t for name, t in tensors.items() if not name.startswith("rows/")},
+        rows=rows,
+        **said,
+    )

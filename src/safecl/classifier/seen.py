@@ -7,44 +7,57 @@ from typing import Any
 
 import safetensors.numpy
 
-from safecl.classifier.history import check_not_frozen
-from safecl.classifier.schema import KEPT
-from safecl.classifier.store import ModelFile, fitting
-from safecl.errors import NothingNew, SafeclError
+from safecl.classifier.modelfile.history import as_labels, check_not_frozen
+from safecl.classifier.modelfile.schema import KEPT
+from safecl.classifier.modelfile.store import ModelFile, fitting
+from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.labels import Label
 from safecl.streams.pictures.find import class_folders, mark_of, printable
 
 
-def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> None:
-    """Refuse a folder without class folders, and one of which the model in ``file`` has learned every picture."""
+def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> str | None:
+    """Refuse a folder without class folders; a sentence if the model in ``file`` has learned every
+    picture of it, and no lesson was stopped.
+    """
     if file is not None:
         check_not_frozen(file.header)
     if not path.is_dir():
-        return
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is omitted is said when the folder is read
-        found = class_folders(path)
-    if file is None or again:
-        return
+        found = class_folders(path, only="train")
+    if file is None or again or work_folder(file.path.resolve()).is_dir():
+        return None
     known = learned_by(file)
-    for one in found.train:
+    folders = [one.folders[found.depth] for one in found.train]
+    for one, label in zip(found.train, as_labels(file.header, folders), strict=True):
         try:
-            if one.folders[found.depth] not in known.get(mark_of(one.file.digest()), ()):
-                return
+            if label not in known.get(mark_of(one.file.digest()), ()):
+                return None
         except SafeclError:  # it cannot be read; what is omitted is said when the folder is read
-            return
-    raise nothing_new(printable(path.resolve().name), len(found.train))
+            return None
+    return nothing_new(printable(path.resolve().name), len(found.train))
 
 
-def nothing_new(name: str, count: int) -> NothingNew:
+def work_folder(file: Path) -> Path:
+    """Where a lesson of the model in ``file`` keeps what it needs to go on after a stop."""
+    return file.with_name(f".{file.name}.work")
+
+
+def nothing_new(name: str, count: int) -> str:
     these = counted(count, "picture was", "pictures were")
-    return NothingNew(f"There is nothing new in {name}: {these} learned before.")
+    return f"There is nothing new in {name}: {these} learned before."
 
 
-def learned_as(seen: Mapping[str, Any], labels: Sequence[Label], prefix: str = "") -> dict[int, set[Label]]:
-    """By hash, the classes that pictures were learned as, from the tensors that a model has of them."""
-    names, found = dict(enumerate(labels)), dict[int, set[Label]]()
+def learned_as(
+    seen: Mapping[str, Any], labels: Sequence[Label], prefix: str = ""
+) -> dict[int, set[Label]]:
+    """By hash, the classes that pictures were learned as, from the tensors that a model has of
+    them.
+    """
+    names = dict(enumerate(labels))
+    found = dict[int, set[Label]]()
     marks, classes = (seen[prefix + key].tolist() for key in ("hashes", "classes"))
     for mark, c in zip(marks, classes, strict=True):
         found.setdefault(mark, set()).add(names[c])
@@ -52,6 +65,8 @@ def learned_as(seen: Mapping[str, Any], labels: Sequence[Label], prefix: str = "
 
 
 def learned_by(file: ModelFile) -> dict[int, set[Label]]:
-    """By hash, the classes that the pictures of a model were learned as; a frozen one does not say it."""
+    """By hash, the classes that the pictures of a model were learned as; a frozen one does not say
+    it.
+    """
     with fitting(file):
         return learned_as(safetensors.numpy.load(file.raw(KEPT)), file.header["classes"], "seen/")

@@ -12,12 +12,19 @@ from safecl.cli.terminal import say
 NARROW = 64  # columns below which boxes and columns leave no room for words
 COLUMNS = shutil.get_terminal_size().columns
 HELP: Literal["rich"] | None = "rich" if COLUMNS >= NARROW else None
-app = typer.Typer(help="Datasets: list, prepare, check.", no_args_is_help=True, rich_markup_mode=HELP)
+app = typer.Typer(
+    help="Datasets: list, prepare, check.", no_args_is_help=True, rich_markup_mode=HELP
+)
 
 Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
 Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:FILE, hf:NAME.")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings such as stream.step=2.")]
-Root = Annotated[Path | None, typer.Option(help="Where datasets are prepared; SAFECL_DATA, or ./data, if not given.")]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings such as stream.step=2.")
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Where datasets are prepared; SAFECL_DATA, or ./data, if not given."),
+]
 
 
 @app.command("list")
@@ -42,7 +49,8 @@ def list_(root: Root = None) -> None:
         state = str(record(place).get("split", "by hand")) if place.is_dir() else "no"
         rows.append([d.name, str(d.classes), f"{train:,}", f"{test:,}", sessions, state, d.licence])
     heads = ("name", "classes", "training", "test", "sessions", "prepared", "licence")
-    console, title = make_console(), f"Streams (prepared in {data_root(root)})"
+    console = make_console()
+    title = f"Streams (prepared in {data_root(root)})"
     table = make_table(title, heads, rows, words=("sessions", "prepared", "licence"))
     print_table(console, table, drop=("test", "training", "sessions", "licence"))
     print_sentence(console, f"Your own pictures: {', '.join(FORMS)}")
@@ -53,7 +61,9 @@ def prepare(
     name: Dataset,
     source: Annotated[Path | None, typer.Option("--from", help="An archive, or a folder.")] = None,
     root: Root = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch what is open to software.")] = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch what is open to software.")
+    ] = False,
 ) -> None:
     """Lay a named dataset out below ROOT, from its official or its processed archive.
 
@@ -67,9 +77,12 @@ def prepare(
 
     if canonical(name) not in DATASETS:
         raise unknown("dataset", name, DATASETS)
-    dataset, place = DATASETS[canonical(name)], data_root(root)
+    dataset = DATASETS[canonical(name)]
+    place = data_root(root)
+    if source is not None and download:
+        raise SafeclError("command.data.from-and-download")
     if source is None and not download:
-        raise SafeclError(f"{dataset.title} has to come from somewhere: {dataset.fetch}")
+        raise SafeclError("command.data.no-source", title=dataset.title, fetch=dataset.fetch)
     if source is None:
         source = fetch(dataset, place / "downloads" / dataset.name, say)
     lay_out(dataset, source, place, say)
@@ -77,16 +90,22 @@ def prepare(
 
 @app.command()
 def check(name: Name, words: Words = None, root: Root = None) -> None:
-    """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.
+    """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a
+    problem.
 
-    It reads what a run with the same settings would read.
-    Example:  safecl data check folder:photos   or   safecl data check folder:photos stream.unreadable=skip
+    It reads what a run with the same settings would read. Example:  safecl data check folder:photos
+    or   safecl data check folder:photos stream.unreadable=skip
     """
-    settings = _settings(name, words, root)  # before anything heavy is imported: a wrong word is answered at once
+    # before anything heavy is imported: a wrong word is answered at once
+    settings = _settings(name, words, root)
     from safecl.streams.catalog import check_stream
 
     report = check_stream(settings)
-    for sign, lines in (("", report.facts), ("warning: ", report.warnings), ("problem: ", report.problems)):
+    for sign, lines in (
+        ("", report.facts),
+        ("warning: ", report.warnings),
+        ("problem: ", report.problems),
+    ):
         for line in lines:
             say(sign + line)
     raise typer.Exit(1 if report.problems else 0)
@@ -100,9 +119,9 @@ def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:
     values = short_form(name)
     if root is not None:
         if values["kind"] != "dataset":
-            raise SafeclError(f"--root {root} means nothing to {name}: only named datasets are below it; omit it.")
+            raise SafeclError("command.data.root-idle", root=root, name=name)
         values["root"] = str(root)
     for word in words or []:
         if not word.startswith("stream."):
-            raise SafeclError(f"{word!r} is not a setting of the stream, such as stream.unreadable=skip.")
+            raise SafeclError("command.data.no-stream-setting", word=word)
     return parse_stream({**values, **parse_words(words or []).get("stream", {})})

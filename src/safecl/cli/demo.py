@@ -1,4 +1,6 @@
-"""The demo: SAFE beside RanPAC and plain fine-tuning on the embedded stream; or a page on which a model is taught."""
+"""The demo: SAFE beside RanPAC and plain fine-tuning on the embedded stream; or a page on which a
+model is taught.
+"""
 
 import shlex
 from pathlib import Path
@@ -9,7 +11,7 @@ from safecl.cli.quickstart import PLAIN, STYLED
 from safecl.cli.terminal import make_console
 from safecl.engine.progress import Show, make_progress
 from safecl.errors import SafeclError
-from safecl.experiments.config import load
+from safecl.experiments.config import load, resolve
 from safecl.experiments.launch import launch
 from safecl.lines import print_sentence
 from safecl.methods.catalog import method_settings
@@ -19,29 +21,51 @@ from safecl.report.series import all_series
 from safecl.report.table import print_table
 from safecl.streams.drawn.drawing import SIDE, draw
 
-METHODS, PLACE = ("safe", "ranpac", "finetune"), Path("runs/demo")
+METHODS = ("safe", "ranpac", "finetune")
+PLACE = Path("runs/demo")
 # The page offers its sheet to draw on where the first session is called DRAWN.
-DRAWN, CHARACTERS = "drawn characters", "0123456789ABCX"
-NEXT = "\nNext: your pictures, in class folders (safecl quickstart draws some):\n  safecl learn PATH --model my.safecl"
+DRAWN = "drawn characters"
+CHARACTERS = "0123456789ABCX"
+NEXT = (
+    "\nNext: your pictures, in class folders (safecl quickstart draws some):\n  safecl learn PATH"
+    " --model my.safecl"
+)
 
 
-def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False) -> None:
-    """Run the three methods below ``folder`` and write their page. What was stopped half-way resumes."""
-    progress, console = make_progress(show), make_console()
-    command = shlex.join(["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])])
-    folders, chosen = [folder / method for method in METHODS], [chosen_for(method, words) for method in METHODS]
-    loaded = [load("demo", own).model_copy(update={"preset": "demo"}) for own in chosen]  # a wrong word stops all three
+def run_demo(
+    words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False
+) -> None:
+    """Run the three methods below ``folder`` and write their page. What was stopped half-way
+    resumes.
+    """
+    progress = make_progress(show)
+    console = make_console()
+    command = shlex.join(
+        ["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])]
+    )
+    folders = [folder / method for method in METHODS]
+    chosen = [chosen_for(method, words) for method in METHODS]
+    # a wrong word stops all three
+    loaded = [load("demo", own).model_copy(update={"preset": "demo"}) for own in chosen]
     for place, settings in zip(folders, loaded, strict=True):
-        progress.say(f"{settings.method.title}, backbone {settings.backbone.name}, PET {settings.pet}")
+        progress.say(
+            f"{settings.method.title}, backbone {settings.backbone.name}, PET {settings.pet}"
+        )
         launch(settings, place, progress, command=command, fresh=fresh)
     page = write_page(folders, folder / "index.html", "safecl demo")
     for table in tables.after_each_session(all_series(read_runs(folders))):
         print_table(console, table)
-    for text in (*(sentences.results(each)[0] for each in folders), f"\nCurves and pictures: {page}", NEXT):
+    for text in (
+        *(sentences.results(each)[0] for each in folders),
+        f"\nCurves and pictures: {page}",
+        NEXT,
+    ):
         print_sentence(console, text)
 
 
-def serve_demo(folder: Path = PLACE, show: Show = "auto", fresh: bool = False, port: int = 8000) -> None:
+def serve_demo(
+    folder: Path = PLACE, show: Show = "auto", fresh: bool = False, port: int = 8000
+) -> None:
     """Teach a model drawn characters, unless it is below ``folder`` already, and open its page."""
     from safecl.classifier.classifier import ContinualClassifier
     from safecl.cli.serve import check_installed, serve
@@ -59,10 +83,16 @@ def serve_demo(folder: Path = PLACE, show: Show = "auto", fresh: bool = False, p
 
 
 def chosen_for(method: str, words: list[str]) -> list[str]:
-    """The words that mean something to ``method``: fine-tuning, for one, has no ridge head; and which method it is."""
+    """The words that mean something to ``method``: fine-tuning, for one, has no ridge head; and
+    which method it is.
+    """
     fields = {name: method_settings()[name].model_fields.keys() for name in METHODS}
     others = set().union(*fields.values()) - fields[method]
-    heads = {word: word.partition("=")[0].removeprefix("method.").partition(".")[0] for word in words}
+    heads = {
+        word: word.partition("=")[0].removeprefix("method.").partition(".")[0] for word in words
+    }
     if {"method", "name"} & set(heads.values()):
-        raise SafeclError("The demo compares SAFE, RanPAC and fine-tuning; safecl run METHOD runs another method.")
-    return [f"method={method}", *(word for word, head in heads.items() if head not in others)]
+        raise SafeclError("command.demo.method")
+    own = [f"method={method}", *(word for word, head in heads.items() if head not in others)]
+    settings = resolve("demo", own).method  # to which those of training may mean nothing
+    return [word for word in own if settings.idle_outside(word.partition("=")[0]) is None]

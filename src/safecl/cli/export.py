@@ -5,8 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from safecl.classifier.store import ModelFile
-from safecl.cli.models import ModelArgument, Out
+from safecl.cli.models import ModelArgument, Out, opened
 from safecl.cli.terminal import Force, at_work, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, naming
@@ -19,61 +18,85 @@ Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 def export(
     model: ModelArgument,
     out: Out,
-    form: Annotated[Literal["onnx", "safetensors", "timm"], typer.Option("--format", "-f", help=FORMATS)] = "onnx",
-    precision: Annotated[Precision | None, typer.Option(help="Of an ONNX file; fp32 if not given.")] = None,
-    learner: Annotated[str | None, typer.Option(help="slow, fast or safe: whose answers; the model's own.")] = None,
-    pictures: Annotated[str | None, typer.Option(help="A folder of pictures to compare answers on.")] = None,
+    form: Annotated[
+        Literal["onnx", "safetensors", "timm"], typer.Option("--format", "-f", help=FORMATS)
+    ] = "onnx",
+    precision: Annotated[
+        Precision | None, typer.Option(help="Of an ONNX file; fp32 if not given.")
+    ] = None,
+    learner: Annotated[
+        str | None, typer.Option(help="slow, fast or safe: whose answers; the model's own.")
+    ] = None,
+    pictures: Annotated[
+        str | None, typer.Option(help="A folder of pictures to compare answers on.")
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Write a model for other programs: an ONNX file that prepares pictures and answers as the model does; or weights.
+    """Write a model for other programs: an ONNX file that prepares pictures and answers as the
+    model does; or weights.
 
-    Example:  safecl export pets.safecl -o pets.onnx --pictures photos   then   safecl predict new -m pets.onnx
+    Example:  safecl export pets.safecl -o pets.onnx --pictures photos   then   safecl predict new
+    -m pets.onnx
     """
-    file = ModelFile(model)
-    suffix, place = ".onnx" if form == "onnx" else ".safetensors", real(out)
+    file = opened(model)
+    suffix = ".onnx" if form == "onnx" else ".safetensors"
+    place = real(out)
     if place.suffix.lower() != suffix:
-        raise SafeclError(f"Give the {form} file a name that ends in {suffix}, such as {place.stem or 'pets'}{suffix}.")
+        raise SafeclError(
+            "command.export.suffix", form=form, suffix=suffix, stem=place.stem or "pets"
+        )
     if pictures is not None and not Path(pictures).expanduser().exists():
-        raise SafeclError(f"There is no folder {pictures}; give one of pictures to compare answers on.")
+        raise SafeclError("command.export.no-folder", pictures=pictures)
     check_output(out, "onnx" if form == "onnx" else "safetensors", force)
-    given = {"--precision": precision, "--pictures": pictures, "--learner": learner if form == "safetensors" else None}
+    given = {
+        "--precision": precision,
+        "--pictures": pictures,
+        "--learner": learner if form == "safetensors" else None,
+    }
     for option, value in given.items():
         if form != "onnx" and value is not None:
-            raise SafeclError(f"{option} has no effect on the format {form}; omit it.")
+            raise SafeclError("command.export.option-idle", option=option, form=form)
     from safecl.classifier.model import Model
 
-    opened = Model.open(file)
+    whole = Model.open(file)
     if form == "onnx":
+        from safecl.classifier.answers.export import export_onnx
         from safecl.classifier.data import unlabelled
-        from safecl.classifier.export import export_onnx
 
         judged = None if pictures is None else unlabelled(pictures)
         with at_work(f"Writing {out}, and comparing its answers"):
-            check = export_onnx(opened, out, precision or "fp32", learner, judged, force=force)
+            check = export_onnx(whole, out, precision or "fp32", learner, judged, force=force)
         what = counted(check.pictures, "drawn picture" if pictures is None else "picture")
         other = f" (not: {naming(check.otherwise)})" * bool(check.otherwise)
         same = f"{100 * check.agreement:.1f} % of the answers to {what} are the model's{other}"
         size = f"{out.stat().st_size / 1e6:.1f} MB"
         say(f"{out}: {size}. {same}; probabilities differ by at most {check.difference:.1g}.")
         return
-    from safecl.classifier.weights import export_safetensors, export_timm
+    from safecl.classifier.answers.weights import export_safetensors, export_timm
 
     if form == "timm":
-        near = export_timm(opened, out, learner, force=force)
-        say(f"{out}: timm.create_model('{opened.header['backbone']['name']}') gives its features, to {near:.1g}.")
+        near = export_timm(whole, out, learner, force=force)
+        say(
+            f"{out}: timm.create_model('{whole.header['backbone']['name']}') gives its features,"
+            f" to {near:.1g}."
+        )
     else:
-        say(f"{out}: {export_safetensors(opened, out, force=force) / 1e6:.1f} MB.")
+        say(f"{out}: {export_safetensors(whole, out, force=force) / 1e6:.1f} MB.")
 
 
 def push(
-    model: Annotated[Path, typer.Argument(metavar="FILE", help="A model, or what was exported of one.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A model, or what was exported of one.")
+    ],
     repo: Annotated[str, typer.Argument(metavar="REPO", help="USER/NAME on the Hugging Face hub.")],
-    private: Annotated[bool, typer.Option("--private", help="If the repository is made: for you alone.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="If the repository is made: for you alone.")
+    ] = False,
 ) -> None:
     """Put a model and its card on the Hugging Face hub; HF_ENDPOINT names another hub.
 
     Example:  safecl push pets.onnx me/pets
     """
-    from safecl.classifier.push import push as put
+    from safecl.classifier.answers.push import push as put
 
     say(put(model.expanduser(), repo, private=private))

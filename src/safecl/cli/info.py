@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from huggingface_hub.constants import HF_HUB_CACHE
 from pydantic import BaseModel
@@ -21,6 +21,8 @@ from safecl.cli.terminal import print_facts
 from safecl.configure.layers import TAGS, method_groups
 from safecl.configure.sentences import all_keys
 from safecl.configure.words import typed
+from safecl.engine.metrics import METRICS
+from safecl.entry_points import Catalog
 from safecl.errors import unknown
 from safecl.experiments.config import RunSettings, load, presets
 from safecl.lines import counted
@@ -33,26 +35,41 @@ from safecl.streams.settings import FORMS, data_root, names
 
 def describe() -> list[tuple[str, str]]:
     """Version, devices, backbones and weights, streams, methods, folders."""
-    hub, size = Path(HF_HUB_CACHE), embedded_weights().stat().st_size / 1e6
-    downloaded = sorted(folder.name.removeprefix("models--timm--") for folder in hub.glob("models--timm--*"))
+    hub = Path(HF_HUB_CACHE)
+    size = embedded_weights().stat().st_size / 1e6
+    downloaded = sorted(
+        folder.name.removeprefix("models--timm--") for folder in hub.glob("models--timm--*")
+    )
     return [
-        ("safecl", f"{safecl.__version__} on Python {platform.python_version()}, torch {version('torch')}, "
-                   f"timm {version('timm')}"),
+        (
+            "safecl",
+            (
+                f"{safecl.__version__} on Python {platform.python_version()}, torch"
+                f" {version('torch')}, timm {version('timm')}"
+            ),
+        ),
         ("devices", ", ".join(devices())),
         ("backbones", f"{EMBEDDED} (embedded, {size:.1f} MB)"),
-        ("", "any timm ViT with a CLS token; the paper's:"),
+        ("", "safecl backbones lists others; the paper's:"),
         *(("", f"{name}: {model}") for name, model in PAPER.items()),
         ("", f"downloaded: {', '.join(downloaded) or 'none yet'}"),
         ("PET", ", ".join(PETS)),
         ("methods", ", ".join(method_settings())),
         ("presets", ", ".join(presets())),
+        ("metrics", ", ".join(METRICS)),
         ("streams", ", ".join(names())),
         ("", f"your own pictures: {', '.join(FORMS)}"),
-        ("settings", "safecl info --keys lists them all, safecl info --keys safe those of one method or preset"),
+        (
+            "settings",
+            (
+                "safecl info --keys lists them all, safecl info --keys safe those of one method or"
+                " preset"
+            ),
+        ),
         ("runs", str(Path("runs").resolve())),
         ("datasets", f"{data_root().resolve()}  (SAFECL_DATA)"),
         ("weights", f"{hub}  (HF_HOME)"),
-    ]  # fmt: skip
+    ]
 
 
 def devices() -> list[str]:
@@ -70,15 +87,30 @@ def devices() -> list[str]:
 
 def print_methods(console: Console) -> None:
     """A line for each method."""
-    heads, every = ("method", "kind", "kept between sessions"), method_settings().items()
+    heads = ("method", "kind", "kept between sessions")
+    catalog = method_settings()
+    every = catalog.items()
     rows = [[name, kind.kind, kind.keeps] for name, kind in every]
     print_table(console, make_table("Methods", heads, rows, words=heads[1:]), drop=["kind"])
     console.print()
-    print_facts(console, [(name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.") for name, kind in every])
+    print_facts(
+        console,
+        [
+            (name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.{_from(catalog, name)}")
+            for name, kind in every
+        ],
+    )
+
+
+def _from(catalog: Catalog[Any], name: str) -> str:
+    package = catalog.package(name)
+    return f" From {package}." if package else ""
 
 
 class Key(NamedTuple):
-    """A setting. ``kinds``: of method, PET or stream that have it, where it is not in all of them."""
+    """A setting. ``kinds``: of method, PET or stream that have it, where it is not in all of
+    them.
+    """
 
     name: str
     value: str
@@ -92,7 +124,9 @@ class Key(NamedTuple):
 
 
 def print_keys(source: str | None, console: Console) -> None:
-    """All settings with their defaults; or those of one method or preset, with the values that it runs with."""
+    """All settings with their defaults; or those of one method or preset, with the values that it
+    runs with.
+    """
     heads = ("setting", "value", "meaning")
     for head, keys in groupby(every_key(source), key=lambda key: key.head):
         rows = [(key.name, key.value, key.meaning) for key in keys]
@@ -103,20 +137,33 @@ def every_key(source: str | None = None) -> list[Key]:
     """Group by group; in a group, what most kinds have comes first."""
     if source is not None and source not in (*presets(), *method_settings()):
         raise unknown("method or preset", source, {*presets(), *method_settings()})
-    settings = load(source) if source in presets() else load("safe", [f"method={source}"] if source else [])
+    settings = (
+        load(source)
+        if source in presets()
+        else load("safe", [f"method={source}"] if source else [])
+    )
     active = flatten(settings.model_dump(mode="json")) if source else {}
     found: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for key, field, owner in all_keys(RunSettings, settings.method.name if source else None):
         group, _, name = key.rpartition(".")
-        if key == "preset" or key in method_groups() or isinstance(field.default, BaseModel) or TAGS.get(group) == name:
+        if (
+            key == "preset"
+            or key in method_groups()
+            or isinstance(field.default, BaseModel)
+            or TAGS.get(group) == name
+        ):
             continue
-        full, kinds = f"method.{key}" if group in method_groups() else key, _kinds(owner)
+        full = f"method.{key}" if group in method_groups() else key
+        kinds = _kinds(owner)
         chosen = active.get(f"{full.rpartition('.')[0]}.{TAGS.get(group)}")
         default = "…" if field.is_required() else field.default
         value = active[full] if full in active and (not kinds or chosen in kinds) else default
         entry = (group or "run", key, typed(value), _meaning(field))
         found.setdefault(entry, {}).update(dict.fromkeys(kinds))
-    keys = [Key(key, value, text, group, tuple(kinds)) for (group, key, value, text), kinds in found.items()]
+    keys = [
+        Key(key, value, text, group, tuple(kinds))
+        for (group, key, value, text), kinds in found.items()
+    ]
     groups = list(dict.fromkeys(["method", *(key.group for key in keys)]))
     keys.sort(key=lambda key: (groups.index(key.group), -len(key.kinds), key.kinds))
     return [*_choices(settings, source), *keys]
@@ -127,7 +174,12 @@ def _choices(settings: RunSettings, source: str | None) -> Iterator[Key]:
     group = f"what safecl run {source or 'safe'} runs"
     yield Key("method", settings.method.name, f"one of {', '.join(method_settings())}", group)
     yield Key("stream", settings.stream.title, f"one of {', '.join((*names(), *FORMS))}", group)
-    yield Key("backbone", settings.backbone.name, "a timm ViT by its name, or a file of weights", group)
+    yield Key(
+        "backbone",
+        settings.backbone.name,
+        "a name of safecl backbones, or a file of weights",
+        group,
+    )
     if "pet" in type(settings.method).model_fields:
         yield Key("pet", settings.pet, f"one of {', '.join(PETS)}", group)
 
@@ -144,7 +196,9 @@ def _kinds(owner: type[BaseModel]) -> tuple[str, ...]:
 def _meaning(field: FieldInfo) -> str:
     """What it is, and the words that may stand there."""
     parts = (field.annotation, *get_args(field.annotation))
-    words = [str(value) for part in parts if get_origin(part) is Literal for value in get_args(part)]
+    words = [
+        str(value) for part in parts if get_origin(part) is Literal for value in get_args(part)
+    ]
     text = field.description or ""
     told = all(word in text for word in words)
     return text if told else f"{text} ({', '.join(dict.fromkeys(words))})"

@@ -10,22 +10,31 @@ from rich.console import Console
 
 from safecl.cli.terminal import Quiet, make_console
 from safecl.lines import text_for
-from safecl.report.table import Table, print_table
 
 if TYPE_CHECKING:
     from safecl.engine.progress import Show
+    from safecl.report.table import Table
 
 Folder = Annotated[Path | None, typer.Option(help="Where it is kept; below runs/ if not given.")]
-On = Annotated[Literal["local", "ray"], typer.Option(help="local: processes of this machine; ray: a Ray cluster.")]
+On = Annotated[
+    Literal["local", "ray"],
+    typer.Option(help="local: processes of this machine; ray: a Ray cluster."),
+]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Runs at once; as many as fit if not given.")]
-Gpus = Annotated[float, typer.Option(min=0.01, max=1, help="What a run gets of a GPU; 0.5: two runs share one.")]
+Gpus = Annotated[
+    float, typer.Option(min=0.01, max=1, help="What a run gets of a GPU; 0.5: two runs share one.")
+]
 
 
 def sweep(
-    config: Annotated[str, typer.Argument(metavar="SWEEP", help="A YAML file with a grid, or a preset (compare).")],
+    config: Annotated[
+        str, typer.Argument(metavar="SWEEP", help="A YAML file with a grid, or a preset (compare).")
+    ],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Settings of all runs, or values of the grid: seed=[0,1]."),
+        typer.Argument(
+            metavar="KEY=VALUE", help="Settings of all runs, or values of the grid: seed=[0,1]."
+        ),
     ] = None,
     on: On = "local",
     jobs: Jobs = None,
@@ -37,19 +46,26 @@ def sweep(
     ] = None,
     quiet: Quiet = False,
 ) -> int:
-    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command resumes.
+    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same
+    command resumes.
 
     Example:  safecl sweep compare   or   safecl sweep mine.yaml seed=[0,1] --jobs 4
     """
     from safecl.experiments.sweep.plan import make_plan
 
-    plan = make_plan(config, words or [], objective)  # before torch is imported: a wrong word is answered at once
-    place, console = folder or Path("runs") / plan.name, make_console()
+    # before torch is imported: a wrong word is answered at once
+    plan = make_plan(config, words or [], objective)
+    place = folder or Path("runs") / plan.name
+    console = make_console()
     from safecl.experiments.sweep.sweep import run_sweep
 
-    command = shlex.join(["safecl", "sweep", config, *(words or []), *(["--folder", str(folder)] if folder else [])])
+    command = shlex.join(
+        ["safecl", "sweep", config, *(words or []), *(["--folder", str(folder)] if folder else [])]
+    )
     show: Show = "quiet" if quiet else "auto"
-    result = run_sweep(plan, place, on=on, jobs=jobs, gpus=gpus, objective=objective, show=show, command=command)
+    result = run_sweep(
+        plan, place, on=on, jobs=jobs, gpus=gpus, objective=objective, show=show, command=command
+    )
     print_results(result.table, objective, console)
     for title, sentence in result.failed.items():
         console.print(text_for(console, f"{title} failed: {sentence}"))
@@ -58,10 +74,15 @@ def sweep(
     return 1 if result.failed else 0
 
 
-def print_results(table: Table, objective: str | None, console: Console) -> None:
-    """The table, as wide as the terminal at most; the best of each stream is bold and has a star."""
+def print_results(table: "Table", objective: str | None, console: Console) -> None:
+    """The table, as wide as the terminal at most; the best of each stream is bold and has a
+    star.
+    """
+    from safecl.report.table import print_table
+
     starred = [[replace(c, text=f"{c.text}*") if c.best else c for c in row] for row in table.rows]
     best = f"*: the best by {objective or 'final accuracy'}; " if starred != table.rows else ""
     caption = f"{best}Stored: what is kept between sessions; Time: of a run, beside the others"
-    drop, leads = ["Runs", "Time", "Stored", "Learnable"], sum(column.words for column in table.columns)
+    drop = ["Runs", "Time", "Stored", "Learnable"]
+    leads = sum(column.words for column in table.columns)
     print_table(console, replace(table, rows=starred), leads=leads, drop=drop, caption=caption)

@@ -1,4 +1,6 @@
-"""Settings in layers: a preset, what it says for some streams or PETs, and the user's words on top."""
+"""Settings in layers: a preset, what it says for some streams or PETs, and the user's words on
+top.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,15 +12,23 @@ from pydantic import BaseModel
 from safecl.backbone.settings import short_form as backbone_form
 from safecl.errors import SafeclError, unknown
 from safecl.methods.catalog import method_settings
+from safecl.settings import Settings
 from safecl.streams.settings import short_form as stream_form
 
 Values: TypeAlias = dict[str, Any]
-TAGS = {"method": "name", "pet": "kind", "stream": "kind"}  # groups of several kinds, and the key that says which
+# groups of several kinds, and the key that says which
+TAGS = {
+    "method": "name",
+    "pet": "kind",
+    "stream": "kind",
+}
 VARIANTS = "variants"
 
 
 def short_form(group: str, value: Any) -> Any:
-    """What a bare word means to a group: ``pet: ssf`` is short for ``pet: {kind: ssf}``, and the like."""
+    """What a bare word means to a group: ``pet: ssf`` is short for ``pet: {kind: ssf}``, and the
+    like.
+    """
     if not isinstance(value, str):
         return value
     own = {"stream": stream_form, "backbone": backbone_form}.get(group)
@@ -27,10 +37,12 @@ def short_form(group: str, value: Any) -> Any:
 
 @cache
 def method_groups() -> frozenset[str]:
-    """Groups that several methods have (PET, ridge head), which can be written without ``method.`` in front."""
+    """Groups that several of our methods have (PET, ridge head), which can be written without
+    ``method.`` in front.
+    """
     found = Counter(
         name
-        for settings in method_settings().values()
+        for settings in method_settings().own.values()
         for name, field in settings.model_fields.items()
         if models(field.annotation)
     )
@@ -40,6 +52,8 @@ def method_groups() -> frozenset[str]:
 def models(annotation: Any) -> list[type[BaseModel]]:
     """The settings classes that an annotation allows."""
     if isinstance(annotation, type):
+        if issubclass(annotation, Settings):
+            return [*annotation.kinds()]
         return [annotation] if issubclass(annotation, BaseModel) else []
     return [model for part in get_args(annotation) for model in models(part)]
 
@@ -51,10 +65,13 @@ def method_name(values: Mapping[str, Any]) -> str:
 
 
 def with_default_kinds(name: str, method: Values) -> Values:
-    """The settings of the method ``name``; a group without its kind gets the default one: ``pet.bottleneck=4``."""
+    """The settings of the method ``name``; a group without its kind gets the default one:
+    ``pet.bottleneck=4``.
+    """
     if name not in method_settings():
         raise unknown("method", name, method_settings())
-    fields, found = method_settings()[name].model_fields, {**method, "name": name}
+    fields = method_settings()[name].model_fields
+    found = {**method, "name": name}
     for group in TAGS.keys() & found.keys() & fields.keys():
         if isinstance(found[group], dict):
             tag = TAGS[group]
@@ -77,7 +94,9 @@ def canonical(values: Mapping[str, Any]) -> Values:
 
 
 def overlay(base: Values, top: Values) -> Values:
-    """``top`` over ``base``, without what ``base`` says of another named kind; a method keeps the groups it has too."""
+    """``top`` over ``base``, without what ``base`` says of another named kind; a method keeps the
+    groups it has too.
+    """
     values = dict(base)
     for key, value in top.items():
         old = values.get(key)
@@ -94,31 +113,42 @@ def overlay(base: Values, top: Values) -> Values:
 
 
 def apply_variants(base: Values, given: Values) -> Values:
-    """``base`` with those of its variants that fit what is chosen; ``given`` goes on top later, and chooses too.
+    """``base`` with those of its variants that fit what is chosen; ``given`` goes on top later, and
+    chooses too.
 
-    A preset's ``variants`` is a list of settings with a ``when``: ``{when: {stream: cifar100}, pet: adapter}``. One may
-    fit because of what another has set; one whose value would be lost under another kind that is chosen is refused.
+    A preset's ``variants`` is a list of settings with a ``when``: ``{when: {stream: cifar100}, pet:
+    adapter}``. One may fit because of what another has set; one whose value would be lost under
+    another kind that is chosen is refused.
     """
     base = dict(base)
     for variant in base.pop(VARIANTS, []):
         if not isinstance(variant, dict) or not isinstance(variant.get("when"), dict):
-            raise SafeclError("Each variant of a preset must be settings with a 'when', like {stream: cifar100}.")
+            raise SafeclError("preset.variant.no-when")
         chosen = _chosen(overlay(base, given))
-        wanted = {key: value if isinstance(value, list) else [value] for key, value in variant["when"].items()}
+        wanted = {
+            key: value if isinstance(value, list) else [value]
+            for key, value in variant["when"].items()
+        }
         if not all(chosen.get(key) in values for key, values in wanted.items()):
             continue
         change = canonical({key: value for key, value in variant.items() if key != "when"})
         base = overlay(base, change)
-        parts, result = _kinds(change), _kinds(overlay(base, given))
+        parts = _kinds(change)
+        result = _kinds(overlay(base, given))
         if "method" not in wanted:  # it is of the base's own method
             del parts["method"]
         for group, set_here in parts.items():
-            found, tag = result[group], TAGS[group]
+            found = result[group]
+            tag = TAGS[group]
             lost = sorted(set_here.keys() - found.keys())
             if lost and found and tag not in set_here:
                 raise SafeclError(
-                    f"A variant sets {group}.{lost[0]} without {group}.{tag}, so {group}={found[tag]} would drop it; "
-                    f"write {group}: {{{tag}: {found[tag]}, {lost[0]}: {set_here[lost[0]]}}}."
+                    "preset.variant.dropped",
+                    group=group,
+                    lost=lost[0],
+                    tag=tag,
+                    kind=found[tag],
+                    value=set_here[lost[0]],
                 )
     return base
 
@@ -140,4 +170,9 @@ def _chosen(values: Values) -> dict[str, Any]:
     _, pet, stream = _kinds(values).values()
     named = stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs")
     backbone = _group(values, "backbone").get("name")
-    return {"method": method_name(values), "stream": named, "backbone": backbone, "pet": pet.get("kind")}
+    return {
+        "method": method_name(values),
+        "stream": named,
+        "backbone": backbone,
+        "pet": pet.get("kind"),
+    }

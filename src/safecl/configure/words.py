@@ -20,20 +20,22 @@ def parse_words(words: Sequence[str]) -> Values:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key:
-            raise SafeclError(f"{word!r} is not of the form key=value, for example seed=1 or train.epochs=5.")
+            raise SafeclError("setting.word.form", word=word)
         if not text:
             example = EXAMPLES.get(key)
             hint = f"for example {key}={example}" if example else f"write {key}=null for none"
-            raise SafeclError(f"{key}= has no value; {hint}, or omit the word.")
+            raise SafeclError("setting.word.no-value", key=key, hint=hint)
         try:
             values[key] = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise SafeclError(f"The value in {word!r} cannot be read; put quotes around it.") from error
+            raise SafeclError("setting.word.unreadable", word=word) from error
     return nested(values)
 
 
 def nested(flat: Mapping[str, Any]) -> Values:
-    """Values by dotted keys as nested ones. A whole group may stand before or after what is inside it."""
+    """Values by dotted keys as nested ones. A whole group may stand before or after what is inside
+    it.
+    """
     values: Values = {}
     for key, value in sorted(flat.items(), key=lambda item: item[0].count(".")):
         *groups, last = key.split(".")
@@ -41,7 +43,12 @@ def nested(flat: Mapping[str, Any]) -> Values:
         for depth, group in enumerate(groups):
             below = short_form(group, inside.get(group, {}))
             if not isinstance(below, Mapping):
-                raise SafeclError(f"{key}={value} is wrong: {'.'.join(groups[: depth + 1])} has no settings inside it.")
+                raise SafeclError(
+                    "setting.nothing-inside",
+                    key=key,
+                    value=value,
+                    group=".".join(groups[: depth + 1]),
+                )
             inside[group] = dict(below)
             inside = inside[group]
         inside[last] = value
@@ -52,7 +59,10 @@ def flat(values: Mapping[str, Any]) -> Values:
     """By dotted keys as a user writes them: groups of a method without ``method.`` in front."""
     found = {(key, key.removeprefix("method.")): value for key, value in flatten(values).items()}
     groups = method_groups()
-    return {inner if inner.partition(".")[0] in groups else key: value for (key, inner), value in found.items()}
+    return {
+        inner if inner.partition(".")[0] in groups else key: value
+        for (key, inner), value in found.items()
+    }
 
 
 def typed(value: Any) -> str:
@@ -62,5 +72,6 @@ def typed(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(f'{one:.4g}' if isinstance(one, float) else typed(one) for one in value)}]"
+        each = (f"{one:.4g}" if isinstance(one, float) else typed(one) for one in value)
+        return f"[{', '.join(each)}]"
     return str(value)

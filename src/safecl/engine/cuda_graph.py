@@ -11,25 +11,36 @@ Values = dict[str, Tensor]
 
 
 class Shared:
-    """Stream and memory pool of all recordings of this process: with new ones for every phase, memory would grow."""
+    """Stream and memory pool of all recordings of this process: with new ones for every phase,
+    memory would grow.
+    """
 
     stream: ClassVar[Any] = None
     pool: ClassVar[Any] = None
-    last: ClassVar[torch.cuda.CUDAGraph | None] = None  # keeps the pool alive for the next recording
+    # keeps the pool alive for the next recording
+    last: ClassVar[torch.cuda.CUDAGraph | None] = None
 
 
 class CudaGraph:
-    """A function of tensors as a CUDA graph: recorded once for each shape of its inputs, then replayed.
+    """A function of tensors as a CUDA graph: recorded once for each shape of its inputs, then
+    replayed.
 
-    ``function`` must not read a value on the host. The first call with inputs of a shape is a plain one, in which
-    libraries choose their kernels; the second is recorded. A call overwrites the result of the one before. On other
-    devices, with ``on`` false, and after a recording that failed (``say`` gets a sentence), calls are plain.
+    ``function`` must not read a value on the host. The first call with inputs of a shape is a plain
+    one, in which libraries choose their kernels; the second is recorded. A call overwrites the
+    result of the one before. On other devices, with ``on`` false, and after a recording that failed
+    (``say`` gets a sentence), calls are plain.
     """
 
     def __init__(
-        self, function: Callable[..., Values], device: torch.device, on: bool, say: Callable[[str], None]
+        self,
+        function: Callable[..., Values],
+        device: torch.device,
+        on: bool,
+        say: Callable[[str], None],
     ) -> None:
-        self.function, self.on, self.say = function, on and device.type == "cuda", say
+        self.function = function
+        self.on = on and device.type == "cuda"
+        self.say = say
         self._called: set[Any] = set()
         self._recorded: dict[Any, tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...], Values]] = {}
 
@@ -49,12 +60,17 @@ class CudaGraph:
         graph.replay()
         return values
 
-    def _record(self, inputs: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...], Values]:
+    def _record(
+        self, inputs: tuple[Tensor, ...]
+    ) -> tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...], Values]:
         if torch.cuda.mem_get_info()[0] < torch.cuda.memory_reserved():
-            torch.cuda.empty_cache()  # a recording cannot take what plain calls have left in the cache
+            # a recording cannot take what plain calls have left in the cache
+            torch.cuda.empty_cache()
         Shared.stream = Shared.stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
         Shared.pool = Shared.pool or torch.cuda.graph_pool_handle()
-        places, graph, now = tuple(x.clone() for x in inputs), torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        places = tuple(x.clone() for x in inputs)
+        graph = torch.cuda.CUDAGraph()
+        now = torch.cuda.current_stream()
         Shared.stream.wait_stream(now)
         with torch.cuda.stream(Shared.stream):
             graph.capture_begin(Shared.pool, capture_error_mode="thread_local")
@@ -67,7 +83,9 @@ class CudaGraph:
         return graph, places, values
 
     def _give_up(self, error: RuntimeError) -> None:
-        """Go on with plain calls. A recording that broke off leaves generator and memory pool in capture mode."""
+        """Go on with plain calls. A recording that broke off leaves generator and memory pool in
+        capture mode.
+        """
         self.on = False
         self._recorded.clear()
         generator = torch.cuda.default_generators[torch.cuda.current_device()]

@@ -21,27 +21,31 @@ def choose_device(device: str = "auto") -> torch.device:
     """``auto`` takes the best device available; a missing one is refused."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(device, True):
-        raise SafeclError(f"device={device} is not available on this machine; choose device=cpu or device=auto.")
+        raise SafeclError("device.missing", device=device)
     if device != "auto":
         return torch.device(device)
     return torch.device(next((name for name, found in there.items() if found), "cpu"))
 
 
 def check_fork(device: str) -> None:
-    """In a forked process compute in one thread: others would be waited for forever, as torch's are not copied.
+    """In a forked process compute in one thread: others would be waited for forever, as torch's are
+    not copied.
 
-    oneDNN keeps, on ARM, the number of threads of the parent whatever torch is told, so the child does without it.
+    oneDNN keeps, on ARM, the number of threads of the parent whatever torch is told, so the child
+    does without it.
     """
     global _process
     if device != "cpu" and torch.cuda._is_in_bad_fork():
-        raise SafeclError("A forked process cannot use the GPU of its parent: start it by spawn, or use device=cpu.")
+        raise SafeclError("device.forked")
     if os.getpid() != _process:
         torch.set_num_threads(1)
         torch._C._set_mkldnn_enabled(False)
         _process = os.getpid()
 
 
-def make_accelerator(device: str = "auto", trackers: Sequence[str] = (), folder: Path | None = None) -> "Accelerator":
+def make_accelerator(
+    device: str = "auto", trackers: Sequence[str] = (), folder: Path | None = None
+) -> "Accelerator":
     """Accelerate's view of the machine: ``auto`` takes the best device there is."""
     from accelerate import Accelerator, utils  # slow to import, and predictions do without it
     from accelerate.state import AcceleratorState, PartialState
@@ -50,10 +54,11 @@ def make_accelerator(device: str = "auto", trackers: Sequence[str] = (), folder:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
         if not getattr(utils, f"is_{name}_available")():
-            raise SafeclError(f"The tracker {name} is not installed; install it with: pip install {name}.")
+            raise SafeclError("tracker.not-installed", name=name)
     found = choose_device(device)
     logs = None if folder is None or not trackers else folder / "trackers"
-    # accelerate keeps the first device of a process for good, and answers another one with a bare ValueError.
+    # accelerate keeps the first device of a process for good, and answers another one with a bare
+    # ValueError.
     state = PartialState._shared_state
     alone = state and state.get("num_processes", 1) == 1
     if alone and (found.type == "cpu") != (torch.device(state["device"]).type == "cpu"):

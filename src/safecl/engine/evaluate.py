@@ -12,7 +12,7 @@ from safecl.atomic import write_lines
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
 from safecl.engine.metrics import Accuracy
-from safecl.methods.method import Method
+from safecl.methods.method import Method, all_logits
 from safecl.streams.pictures.images import Label, Pictures
 
 
@@ -20,8 +20,9 @@ from safecl.streams.pictures.images import Label, Pictures
 class Answers:
     """The answers to several collections of pictures, one after the other, n pictures in all.
 
-    ``targets`` and ``predicted`` (by output), (n,): positions in ``classes``; a target of −1 is a class that the method
-    does not know; the last output is the method's own answer. ``weights`` (by output), (n,): how each counts in it.
+    ``targets`` and ``predicted`` (by output), (n,): positions in ``classes``; a target of −1 is a
+    class that the method does not know; the last output is the method's own answer. ``weights`` (by
+    output), (n,): how each counts in it.
     """
 
     collections: Sequence[Pictures]
@@ -44,7 +45,9 @@ class Answers:
         found: dict[str, list[Accuracy]] = {}
         for output, predicted in self.predicted.items():
             parts = torch.split(predicted == self.targets, self.counts)
-            found[output] = [int(right.sum()) / len(right) if len(right) else None for right in parts]
+            found[output] = [
+                int(right.sum()) / len(right) if len(right) else None for right in parts
+            ]
         return found
 
     def said(self, index: int) -> dict[str, Label]:
@@ -52,13 +55,22 @@ class Answers:
         return {output: self.classes[int(found[index])] for output, found in self.predicted.items()}
 
     def write(self, path: Path) -> None:
-        """A JSON line per picture: session, where it comes from, label, each output's answer, weights."""
+        """A JSON line per picture: session, where it comes from, label, each output's answer,
+        weights.
+        """
         lines: list[dict[str, Any]] = []
         for session, pictures in enumerate(self.collections, 1):
             for i, label in enumerate(pictures.labels):
                 at = len(lines)
-                line = {"session": session, "picture": pictures.where(i), "label": label, "predicted": self.said(at)}
-                weights = {output: round(float(found[at]), 4) for output, found in self.weights.items()}
+                line = {
+                    "session": session,
+                    "picture": pictures.where(i),
+                    "label": label,
+                    "predicted": self.said(at),
+                }
+                weights = {
+                    output: round(float(found[at]), 4) for output, found in self.weights.items()
+                }
                 more = {"weights": weights} if weights else {}
                 lines.append({**line, **more})
         write_lines(path, lines)
@@ -66,17 +78,22 @@ class Answers:
 
 @torch.no_grad()
 def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what: str) -> Answers:
-    """The answers to ``collections``, gathered from each process's share; ``what`` names it for progress."""
+    """The answers to ``collections``, gathered from each process's share; ``what`` names it for
+    progress.
+    """
     index = {label: i for i, label in enumerate(method.classes)}
-    targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels]).long()
+    targets = torch.tensor(
+        [index.get(label, -1) for pictures in collections for label in pictures.labels]
+    ).long()
     weighed: list[str] = []
-    found = [torch.empty(0, len(method.outputs))]  # a row per picture: each output's class, then the weights
+    # a row per picture: each output's class, then the weights
+    found = [torch.empty(0, len(method.outputs))]
     method.eval()
     with fit.progress.phase(f"Session {fit.session}  {what}", len(targets)) as shown:
         for pictures in filter(len, collections):
             rows = []
             for images in fit.views(DeviceLoader(pictures, fit.transform, fit.processes.device)):
-                logits = checked(method, method.all_logits(images), len(images))
+                logits = checked(method, all_logits(method, images), len(images))
                 weights = method.weights(logits)
                 weighed = list(weights)
                 made = [*(each.argmax(dim=1) for each in logits.values()), *weights.values()]
@@ -85,14 +102,21 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
             found.append(fit.processes.gather(torch.cat(rows), len(pictures)).cpu())
     columns = list(torch.cat([part for part in found if len(part)] or found).T)
     said = {output: columns.pop(0).long() for output in method.outputs}
-    return Answers(collections, list(method.classes), targets, said, dict(zip(weighed, columns, strict=True)))
+    return Answers(
+        collections, list(method.classes), targets, said, dict(zip(weighed, columns, strict=True))
+    )
 
 
 def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:
-    """What ``all_logits`` has given, if it has a row for each picture and a column for each class, by output."""
-    name, classes = f"{type(method).__name__}.all_logits", len(method.classes)
+    """What ``answer`` has given, if it has a row for each picture and a column for each class,
+    by output.
+    """
+    name = f"{type(method).__name__}.answer"
+    classes = len(method.classes)
     if tuple(logits) != method.outputs:
-        raise ValueError(f"{name} gives {', '.join(logits)}, but its outputs are {', '.join(method.outputs)}.")
+        raise ValueError(
+            f"{name} gives {', '.join(logits)}, but its outputs are {', '.join(method.outputs)}."
+        )
     for output, found in logits.items():
         if found.shape != (pictures, classes):
             there = f"there are {pictures} pictures and {classes} classes"

@@ -1,62 +1,42 @@
-"""The training loop, and the plain pass over a session that statistics are made from."""
+"""What a method is handed to learn with: it trains its modules, and makes features of a session."""
 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 
 from safecl.engine.batches import Batches, FeatureBatches, PictureBatches
-from safecl.engine.checkpoint import PhaseCheckpoint
 from safecl.engine.cuda_graph import CudaGraph
 from safecl.engine.device_loader import DeviceLoader, reads
-from safecl.engine.guard import Guard
-from safecl.engine.optimiser import Optimiser, rate_factor
+from safecl.engine.optimiser import Optimiser
+from safecl.engine.phase_store import PhaseState, PhaseStore
 from safecl.engine.processes import Processes
 from safecl.engine.progress import Progress
+from safecl.engine.retry import HELD, SLOWER, Attempt, Guard, retry
 from safecl.engine.settings import TrainSettings
+from safecl.engine.train_phase import Phase, Surroundings, tensors, train_phase
 from safecl.errors import SafeclError, Stopped
 from safecl.methods.method import Group, Judged, Loss, Method, Network, Recipe, Sampler
 from safecl.ram import peak, reset_peak
-from safecl.randomness import default_generator, derive, untouched
+from safecl.randomness import StepSeeds, default_generator, untouched
 from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Session
 
-STEPS_PER_NOTE = 10  # steps between two looks at the loss; each waits for the device
-LOWEST_RATE = 0.01  # factor on the rate of the last attempt that tunes
-HELD_RATE = 0.001  # stands for one attempt more: what is tuned stays as it was, the rest is trained at LOWEST_RATE
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One call of ``fit``: what is trained, on what, and how."""
-
-    name: str
-    module: nn.Module
-    batches: Batches
-    loss: Loss
-    groups: Sequence[Group]
-    recipe: Recipe
-    after_step: Callable[[], object] | None
-    file: Path | None  # of its checkpoint
-    before: Optimiser | None = None  # of the phase that it continues
-
-    @property
-    def steps(self) -> int:
-        return self.recipe.epochs * self.batches.per_epoch
+Recorder: TypeAlias = Callable[[str, Tensor, Tensor], Tensor]
 
 
 @dataclass(eq=False)
 class Trainer:
     """Trains modules for a method: the engine's ``Fit``."""
 
-    accelerator: Accelerator
+    accelerator: Any  # Accelerate's, or what stands in for it
     method: Method
     settings: TrainSettings
     transform: Transform
@@ -64,30 +44,45 @@ class Trainer:
     progress: Progress
     folder: Path | None = None  # of checkpoints
     stop: Callable[[], bool] = lambda: False
+    graph: Callable[..., Any] = CudaGraph  # records a step
+    # what is given to ``record``; its result is added to the head's statistics
+    recorder: Recorder | None = None
+    # is told the share of the untuned error that pilots gain, and may stop here
+    pilots: Callable[[float], object] = lambda gain: None
+    room: int | None = None  # bytes of canvases to keep on the device, if not ``held_bytes``
 
     def __post_init__(self) -> None:
         self.processes = Processes(self.accelerator)
+        self.seeds = StepSeeds(self.seed)
         self.steps = 0  # taken in the phases that are finished, attempts that were undone included
         self.begin(0)
 
     def begin(self, session: int) -> None:
         """A session begins: drop the notes and the pictures of the one before."""
         self.session = session
-        self.losses: list[dict[str, Any]] = []
-        self.phases: list[dict[str, Any]] = []
-        self.notes: dict[str, float] = {}  # the share of the rate that a phase ended with, where it is not 1
-        self.spent = 0.0  # seconds of this process in phases; those of a phase may include earlier processes
+        self.losses = list[dict[str, Any]]()
+        self.phases = list[dict[str, Any]]()
+        # What is drawn step by step: kind, how often, phase, and process if it has its own.
+        self.draws = list[list[Any]]()
+        # The share of the rate that a phase ended with, where it is not 1.
+        self.notes = dict[str, float]()
+        # Seconds of this process in phases; those of a phase may include earlier processes.
+        self.spent = 0.0
         self.peak = 0  # bytes, in what has been measured so far
-        self._names: set[str] = set()
+        self._names = set[str]()
         self._loader: tuple[Session, DeviceLoader] | None = None
-        self._optimiser: Optimiser | None = None  # of the latest phase, if one may continue it
+        self.optimiser: Optimiser | None = None  # of the latest phase, if one may continue it
 
     def recipe(self) -> Recipe:
         s = self.settings
-        recipe = Recipe(**{each.name: getattr(s, each.name) for each in fields(Recipe) if hasattr(s, each.name)})
+        recipe = Recipe(
+            **{each.name: getattr(s, each.name) for each in fields(Recipe) if hasattr(s, each.name)}
+        )
+        if self.session == 1:
+            return recipe
         given = {key: getattr(s, f"later_{key}") for key in ("epochs", "lr", "weight_decay")}
         later = {key: value for key, value in given.items() if value is not None}
-        return recipe if self.session == 1 else replace(recipe, **later, horizon=s.later_horizon, clip=s.later_clip)
+        return replace(recipe, **later, horizon=s.later_horizon, clip=s.later_clip)
 
     def __call__(
         self,
@@ -103,150 +98,123 @@ class Trainer:
     ) -> None:
         """Train what requires gradients in ``module``.
 
-        If the loss diverges, or with ``train.guard`` the features of a tuned network are worse than before:
-        again at a tenth of the rate, then at a hundredth, and then with what is tuned as it was.
+        If the loss diverges, or with ``train.guard`` the features of a tuned network are worse than
+        before: again at a tenth of the rate, then at a hundredth, and then with what is tuned as it
+        was.
         """
         if name in self._names:
-            raise RuntimeError(f"fit was called twice with the name {name!r} in session {self.session}.")
+            raise RuntimeError(
+                f"fit was called twice with the name {name!r} in session {self.session}."
+            )
         self._names.add(name)
-        began, recipe = time.monotonic(), recipe or self.recipe()
-        file = None if self.folder is None else self.folder / f"fit_{self.session}_{name}.safetensors"
-        before = self._optimiser if recipe.continues else None
-        phase = Phase(name, module, self._batches(name, data, recipe), loss, groups, recipe, after_step, file, before)
-        start = {key: value.detach().clone() for key, value in module.state_dict().items()}
-        checkpoint = PhaseCheckpoint()
-        if file is not None:
-            checkpoint = self.processes.once(lambda: PhaseCheckpoint.load(file, module, self.progress.say))
-        self.losses = checkpoint.losses = checkpoint.losses or self.losses
+        began = time.monotonic()
+        recipe = recipe or self.recipe()
+        batches = self._batches(name, data, recipe)
+        masks = [
+            self._take(name, "dropout", batches.steps, process)
+            for process in range(self.processes.count)
+        ]
+        phase = Phase(
+            session=self.session,
+            name=name,
+            module=module,
+            batches=batches,
+            loss=loss,
+            groups=groups,
+            recipe=recipe,
+            after_step=after_step,
+            dropout=masks[self.processes.index],
+            earlier=self.steps,
+            before=self.optimiser if recipe.continues else None,
+        )
+        store = self._store(name)
+        state = self.processes.once(lambda: store.load(tensors(module)))
+        self.losses = state.losses = state.losses or self.losses
         self.measure()
         guard = None
         if self.settings.guard and recipe.guard and isinstance(data, Session):
-            guard = Guard.make(module, judged, self._open(data), self._targets(data))
+            views = self._open(data).plain
+            guard = Guard.make(module, judged, self._targets(data), lambda at: list(views(at)))
+        start = {key: value.detach().clone() for key, value in module.state_dict().items()}
+
+        def train(attempt: Attempt) -> str | None:
+            return self.attempt(phase, state, store, attempt, guard)
+
+        def undo(failure: str, following: Attempt) -> None:
+            self.progress.say(f"Session {self.session}, {name}: {failure}; {following.words}.")
+            state.undo()
+            with torch.no_grad():
+                for key, value in module.state_dict().items():
+                    value.copy_(start[key])
+
+        attempts = SLOWER if guard is None else (*SLOWER, HELD)
         module.train()
         with untouched(default_generator(self.processes.device)):
-            while (failure := self._attempt(phase, checkpoint, guard)) is not None:
-                if checkpoint.slower < 2 * (LOWEST_RATE if guard is None else HELD_RATE):
-                    raise SafeclError(
-                        f"Training {name} diverged in session {self.session} even at a hundredth of train.lr; lower it."
-                    )
-                checkpoint.undo()
-                held = checkpoint.slower < LOWEST_RATE / 2
-                again = "what is tuned stays as it was" if held else "again at a tenth of the rate"
-                self.progress.say(f"Session {self.session}, {name}: {failure}; {again}.")
-                with torch.no_grad():
-                    for key, value in module.state_dict().items():
-                        value.copy_(start[key])
-        if checkpoint.slower < 1:
-            self.notes[f"rate of {name}"] = 0.0 if checkpoint.slower < LOWEST_RATE / 2 else round(checkpoint.slower, 2)
+            last = retry(attempts, state.attempt, train, undo)
+        if last is None:
+            raise SafeclError("train.diverged", name=name, session=self.session)
         module.eval()
         module.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
+        if last.share < 1:
+            self.notes[f"rate of {name}"] = 0.0 if last.holds else last.share
+        self._note(phase, state)
         self.spent += time.monotonic() - began
-        self.steps += checkpoint.undone + checkpoint.step
-        seen, seconds = phase.batches.rows * recipe.epochs, max(checkpoint.seconds, 1e-9)
-        times = {"steps": checkpoint.step, "seconds": seconds, "images": seen, "images_per_second": seen / seconds}
-        self.phases.append({"phase": name, **times, "peak_memory": self.measure()})
 
-    def _attempt(self, phase: Phase, checkpoint: PhaseCheckpoint, guard: Guard | None) -> str | None:
-        """One attempt from ``checkpoint`` on; why it failed, if it did."""
-        held = guard if checkpoint.slower < LOWEST_RATE / 2 else None
-        if not self._train(phase, checkpoint, held):
+    def attempt(
+        self,
+        phase: Phase,
+        state: PhaseState,
+        store: PhaseStore,
+        attempt: Attempt,
+        guard: Guard | None,
+    ) -> str | None:
+        """One attempt at a phase, from ``state`` on; why it failed, if it did."""
+        hold = guard.hold if guard is not None else lambda: None
+        shared = self.processes, self.settings, self.progress, self.stop, self.graph
+        optimiser = train_phase(phase, state, store, attempt, hold, Surroundings(*shared))
+        if optimiser is None:
             return "the loss diverged"
-        if guard is not None and held is None and self.processes.any(guard.worse()):
+        if guard is not None and not attempt.holds and self.processes.any(guard.worse()):
             return "the tuned features are worse than before"
+        self.optimiser = optimiser if phase.recipe.continues else None
         return None
 
-    @torch.enable_grad()
-    def _train(self, phase: Phase, checkpoint: PhaseCheckpoint, held: Guard | None) -> bool:
-        """Train from ``checkpoint`` on; False if the loss stopped being finite. ``held``: keeps what is tuned."""
-        processes, recipe, per_epoch = self.processes, phase.recipe, phase.batches.per_epoch
-        device = processes.device
-        parameters = {name: p for name, p in phase.module.named_parameters() if p.requires_grad}
-        optimiser = Optimiser(parameters, phase.groups, recipe, device)
-        if phase.before is not None:
-            optimiser.take_over(phase.before.torch.state)
-        checkpoint.restore(phase.module, optimiser)
+    def _store(self, name: str) -> PhaseStore:
+        """Where a phase of this session is kept."""
+        file = f"fit_{self.session}_{name}.safetensors"
+        return PhaseStore(None if self.folder is None else self.folder / file, self.progress.say)
 
-        def step(*inputs: Tensor) -> dict[str, Tensor]:
-            """From the inputs of a batch to new weights; gives the loss and its terms."""
-            optimiser.torch.zero_grad(set_to_none=True)
-            values: dict[str, Tensor] = {}
-            for batch, share in phase.batches.pieces(*inputs):
-                given: Any = phase.loss(batch)
-                if not isinstance(given, dict) or not given:
-                    raise TypeError(f"The loss of {phase.name} must give its terms by name, for example {{'cls': …}}.")
-                terms: dict[str, Tensor] = {key: term * share for key, term in given.items()}
-                terms = {"loss": torch.stack(list(terms.values())).sum(), **terms}
-                terms["loss"].backward()  # type: ignore[no-untyped-call]  # torch's own
-                values = {key: term.detach() + values.get(key, 0) for key, term in terms.items()}
-            processes.average_gradients(parameters)
-            optimiser.step()
-            return values
+    def _note(self, phase: Phase, state: PhaseState) -> None:
+        """Note what a phase took that is finished."""
+        self.steps += state.undone + state.step
+        images = phase.batches.rows * phase.recipe.epochs
+        seconds = max(state.seconds, 1e-9)
+        about = {
+            "phase": phase.name,
+            "steps": state.step,
+            "seconds": seconds,
+            "images": images,
+            "images_per_second": images / seconds,
+            "peak_memory": self.measure(),
+        }
+        self.phases.append(about)
 
-        def save() -> None:
-            checkpoint.seconds = before + time.monotonic() - started
-            if (file := phase.file) is not None:
-                processes.once(lambda: checkpoint.save(file, phase.module, optimiser))
-
-        recorded = recipe.graph and self.settings.graphs and processes.count == 1
-        take = CudaGraph(step, device, recorded, self.progress.say)
-        inputs = phase.batches.inputs(checkpoint.step)
-        started, here, before = time.monotonic(), checkpoint.step, checkpoint.seconds
-        saved, following = started, next(inputs, None)
-        with self.progress.phase(f"Session {self.session}  {phase.name}", phase.steps, here) as shown:
-            while following is not None:
-                # Dropout draws from torch's own generator; each process draws the masks of its own pictures.
-                seed = derive(self.seed, "dropout", self.session, phase.name, checkpoint.step, processes.index)
-                default_generator(device).manual_seed(seed)
-                rate = recipe.lr * max(checkpoint.slower, LOWEST_RATE) * rate_factor(recipe, checkpoint.step, per_epoch)
-                optimiser.set_rate(rate)
-                checkpoint.add(take(*following))
-                if held is not None:
-                    held.hold()
-                if phase.after_step is not None:
-                    phase.after_step()
-                following = next(inputs, None)  # made ready while the device works
-                checkpoint.step += 1
-                look = checkpoint.step % STEPS_PER_NOTE == 0 or checkpoint.step % per_epoch == 0
-                if look:
-                    means = checkpoint.means()
-                    if not math.isfinite(means["loss"]):
-                        return False
-                    speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
-                    shown.advance(0, self._note(phase, checkpoint, means, rate, speed))
-                shown.advance()
-                if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait
-                    due = self.stop() or time.monotonic() - saved > self.settings.save_seconds
-                    if processes.any(due):
-                        save()
-                        saved = time.monotonic()
-                        if processes.any(self.stop()):
-                            raise Stopped
-        self._optimiser = optimiser if recipe.continues else None
-        finite = bool(torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all())
-        if finite and here < phase.steps:
-            save()
-        return finite
-
-    def _note(
-        self, phase: Phase, checkpoint: PhaseCheckpoint, means: dict[str, float], rate: float, speed: float
-    ) -> str:
-        """Note the losses and tell the trackers; gives what progress shows."""
-        name, epoch, loss = phase.name, (checkpoint.step - 1) // phase.batches.per_epoch, means["loss"]
-        values = {f"{name}/{key}": value for key, value in means.items()} | {f"{name}/lr": rate}
-        self.accelerator.log(values, step=self.steps + checkpoint.undone + checkpoint.step)
-        terms = {key: value for key, value in means.items() if key != "loss"}
-        line = {"session": self.session, "phase": name, "step": checkpoint.step, "epoch": epoch, "lr": rate}
-        self.losses.append({**line, "loss": loss, "terms": terms})
-        told = [f"{key} {mean:z.3f}" for key, mean in {"loss": loss, **terms}.items() if self.progress.verbose]
-        return "  ".join([f"epoch {epoch + 1}/{phase.recipe.epochs}  {speed:.0f} images/s", *told])
+    def piloted(self, gain: float) -> None:
+        self.pilots(gain)
 
     def agree(self, decision: bool) -> bool:
         return self.processes.once(lambda: decision)
 
+    def record(self, name: str, features: Tensor, targets: Tensor) -> Tensor:
+        return features if self.recorder is None else self.recorder(name, features, targets)
+
     @torch.no_grad()
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
-        """(targets, features of each network) over the plain views of the session, the same on every process."""
-        targets, loader = self._targets(session), self._open(session)
+        """(targets, features of each network) over the plain views of the session, the same on
+        every process.
+        """
+        targets = self._targets(session)
+        loader = self._open(session)
         found: list[list[Tensor]] = [[] for _ in networks]
         with self.progress.phase(f"Session {self.session}  features", len(targets)) as shown:
             for images in self.views(loader):
@@ -261,26 +229,31 @@ class Trainer:
 
     @torch.no_grad()
     def augmented_features(self, name: str, session: Session, network: Network) -> Tensor:
-        """Features (N, d) of a random crop of each picture of the session, the same on every process."""
+        """Features (N, d) of a random crop of each picture of the session, the same on every
+        process.
+        """
         batches = self._batches(name, session, replace(self.recipe(), epochs=1))
-        pieces = (piece for inputs in batches.inputs(0) for piece, _ in batches.pieces(*inputs))
-        return torch.cat([piece.features(network) for piece in pieces])
+        return torch.cat([batches.batch(*inputs).features(network) for inputs in batches.inputs(0)])
 
     def _not_finite(self, network: Network, loader: DeviceLoader) -> SafeclError:
-        """Whose fault it is that ``network`` gives features that are not finite: the backbone's or the training's."""
+        """Whose fault it is that ``network`` gives features that are not finite: the backbone's or
+        the training's.
+        """
         backbone = self.method.backbone
         own = backbone.features(next(loader.plain(range(min(len(loader.pictures), 64)))))
         if network is backbone or not own.isfinite().all():
-            return SafeclError(
-                f"The features of {backbone.name} are not finite; check its weights, or set precision=fp32."
-            )
-        return SafeclError(f"Training diverged in session {self.session}: features are not finite; lower train.lr.")
+            return SafeclError("backbone.features.not-finite", name=backbone.name)
+        return SafeclError("train.features.not-finite", session=self.session)
 
     def views(self, loader: DeviceLoader) -> Iterator[Tensor]:
-        """The plain views of this process's share of the pictures; a stop is noticed between two batches."""
-        n, count = len(loader.pictures), self.processes.count
+        """The plain views of this process's share of the pictures; a stop is noticed between two
+        batches.
+        """
+        n = len(loader.pictures)
+        count = self.processes.count
         own = loader.plain(range(n)[self.processes.share(n)])
-        for _ in range(math.ceil(math.ceil(n / count) / reads(self.processes.device))):  # the same for everyone
+        most = math.ceil(n / count)  # that any process has, so that all ask equally often
+        for _ in range(math.ceil(most / reads(self.processes.device))):
             if self.processes.any(self.stop()):
                 raise Stopped
             yield from islice(own, 1)
@@ -293,18 +266,34 @@ class Trainer:
         return found
 
     def _batches(self, name: str, data: Session | Sampler, recipe: Recipe) -> Batches:
+        take = partial(self._take, name)
         if isinstance(data, Session):
             shared = self.processes, self.settings.accumulate, self.method.backbone.dtype
-            place = self.session, name, recipe, self.seed
-            return PictureBatches(self._open(data), self._targets(data), *place, *shared)
-        return FeatureBatches(data, self.session, name, recipe, self.seed, self.processes.device)
+            return PictureBatches(self._open(data), self._targets(data), recipe, take, *shared)
+        return FeatureBatches(data, recipe, take, self.processes.device)
+
+    def _take(self, phase: str, what: str, count: int, *process: int) -> list[int]:
+        """Seeds of what is drawn so often in a phase of this session."""
+        self.draws.append([what, count, phase, *process])
+        return self.seeds.take(count, (what, self.session, phase), process)
+
+    def drawn(self, session: int, draws: list[list[Any]]) -> None:
+        """Note the ``draws`` of an earlier session, that this run goes on after: no step will share
+        their numbers.
+        """
+        for what, count, phase, *process in draws:
+            self.seeds.take(count, (what, session, phase), tuple(process))
 
     def _open(self, session: Session) -> DeviceLoader:
         session.check_open()  # a loader may still hold the pictures of a session that is over
         if self._loader is None or self._loader[0] is not session:
-            self._loader = session, DeviceLoader(session.train, self.transform, self.processes.device)
+            device = self.processes.device
+            loader = DeviceLoader(session.train, self.transform, device, room=self.room)
+            self._loader = session, loader
         return self._loader[1]
 
     def _targets(self, session: Session) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
-        return torch.tensor([index[label] for label in session.train.labels], device=self.processes.device)
+        return torch.tensor(
+            [index[label] for label in session.train.labels], device=self.processes.device
+        )

@@ -15,27 +15,45 @@ if TYPE_CHECKING:  # both bring torch; names of folders are needed without it
 
 Identity: TypeAlias = dict[str, Any]
 FILE = "fingerprint.json"  # in a run's folder
-FREE = {"preset", "device", "stream.cache", "train.save_seconds", "train.graphs"}  # no result depends on them
+# no result depends on them
+FREE = {
+    "preset",
+    "device",
+    "stream.cache",
+    "train.save_seconds",
+    "train.graphs",
+}
 PLACES = {"stream.path", "stream.root"}  # the pictures themselves are compared, wherever they are
-PARTS = {"train": "training", "validation": "validation", "test": "test"}  # of a session, and what their pictures are
+# of a session, and what their pictures are
+PARTS = {
+    "train": "training",
+    "validation": "validation",
+    "test": "test",
+}
 
 
 def identity(settings: Mapping[str, Any], backbone: "Backbone", stream: "Stream") -> Identity:
-    """JSON: what ``settings`` decide, the backbone's weights by hash, each session's classes, counts and pictures."""
+    """JSON: what ``settings`` decide, the backbone's weights by hash, each session's classes,
+    counts and pictures.
+    """
     return of_parts(settings, backbone, data_of(stream))
 
 
 def data_of(stream: "Stream") -> dict[str, Any]:
     """What is read, and in which views: of a stream that a program made, no setting says so."""
-    views = {key: value for key, value in asdict(stream.transform).items() if key != "size"}  # which is the backbone's
+    # which is the backbone's
+    views = {key: value for key, value in asdict(stream.transform).items() if key != "size"}
     return {"protocol": stream.protocol, "views": views, "sessions": stream.fingerprint()}
 
 
-def of_parts(settings: Mapping[str, Any], backbone: "Backbone", data: Mapping[str, Any]) -> Identity:
+def of_parts(
+    settings: Mapping[str, Any], backbone: "Backbone", data: Mapping[str, Any]
+) -> Identity:
     """The same from what ``data_of`` gives."""
     weights = {"name": backbone.name, "size": backbone.size, "weights": backbone.digest}
     decided = {key: value for key, value in deciding(settings).items() if key not in PLACES}
-    again: Identity = json.loads(json.dumps({"settings": decided, "backbone": weights, **data}))  # tuples are lists
+    # tuples are lists
+    again: Identity = json.loads(json.dumps({"settings": decided, "backbone": weights, **data}))
     return again
 
 
@@ -51,12 +69,20 @@ def digest(found: Mapping[str, Any]) -> str:
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """What differs first, in words: settings, weights or data; None where it is the same run."""
-    ours, theirs = now["settings"], before.get("settings", {})
+    ours = now["settings"]
+    theirs = before.get("settings", {})
     keys = [key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key)]
     if keys:
-        return "other settings: " + naming(f"{key}={theirs.get(key)} (now {ours.get(key)})" for key in keys)
-    old, new = before.get("backbone", {}), now["backbone"]
-    for key, what in (("name", "another backbone than"), ("size", "another size of"), ("weights", "other weights of")):
+        return "other settings: " + naming(
+            f"{key}={theirs.get(key)} (now {ours.get(key)})" for key in keys
+        )
+    old = before.get("backbone", {})
+    new = now["backbone"]
+    for key, what in (
+        ("name", "another backbone than"),
+        ("size", "another size of"),
+        ("weights", "other weights of"),
+    ):
         if old.get(key) != new[key]:
             return f"{what} {new['name']}"
     if before.get("views") != now["views"]:
@@ -67,20 +93,31 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
 
 
 def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> str | None:
-    had, has = ({label: None for part in data for label in part["classes"]} for data in (before, now))
-    news, gone = [label for label in has if label not in had], [label for label in had if label not in has]
+    had, has = (
+        {label: None for part in data for label in part["classes"]} for data in (before, now)
+    )
+    news = [label for label in has if label not in had]
+    gone = [label for label in had if label not in has]
     if news or gone:
         changes = ((news, "new and not learned"), (gone, "gone"))
-        return "other data: " + " and ".join(f"{_classes(some)} {what}" for some, what in changes if some)
+        return "other data: " + " and ".join(
+            f"{_classes(some)} {what}" for some, what in changes if some
+        )
     for number, (old, new) in enumerate(zip(before, now, strict=False), 1):
         if old["classes"] != new["classes"]:
             first, then = (naming(map(str, one["classes"])) for one in (old, new))
             return f"other data: session {number} had the classes {first} and now has {then}"
         for part, name in PARTS.items():
-            was, here = old[part]["pictures"], new[part]["pictures"]
+            was = old[part]["pictures"]
+            here = new[part]["pictures"]
             if was != here:
-                more = ", and the new ones were not learned" if part == "train" and here > was else ""
-                return f"other data: session {number} had {was} {name} pictures and now has {here}{more}"
+                more = (
+                    ", and the new ones were not learned" if part == "train" and here > was else ""
+                )
+                return (
+                    f"other data: session {number} had {was} {name} pictures and now has"
+                    f" {here}{more}"
+                )
             if old[part]["digest"] != new[part]["digest"]:
                 return f"other data: {name} pictures of session {number} have changed"
         if old["name"] != new["name"]:
@@ -91,4 +128,8 @@ def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) ->
 
 
 def _classes(labels: list[Any]) -> str:
-    return f"the class {labels[0]} is" if len(labels) == 1 else f"the classes {naming(map(str, labels))} are"
+    return (
+        f"the class {labels[0]} is"
+        if len(labels) == 1
+        else f"the classes {naming(map(str, labels))} are"
+    )

@@ -6,15 +6,17 @@ from typing import Any
 import torch
 
 from safecl.engine.fit import Trainer
-from safecl.methods.method import Method
+from safecl.methods.method import Method, register_classes
 from safecl.streams.stream import Session
 
 
 def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
-    """Teach ``method`` the session, or go on at the last saved step of a call that was stopped; gives what it took."""
+    """Teach ``method`` the session, or go on at the last saved step of a call that was stopped;
+    gives what it took.
+    """
     began = time.monotonic()
     fit.begin(session.number)
-    method.register_classes(session.classes)
+    register_classes(method, session.classes)
     method.notes = {}
     with torch.no_grad():  # ``fit`` alone computes gradients
         method.learn(session, fit)
@@ -28,6 +30,7 @@ def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
         "steps": fit.steps,
         "seconds": {"fit": fitted, "statistics": time.monotonic() - began - fit.spent},
         "phases": fit.phases,
+        "draws": fit.draws,
         "images_per_second": images / fitted if fitted else None,
         **({"notes": method.notes} if method.notes else {}),
     }

@@ -1,11 +1,14 @@
-"""What a person sees while a run goes on: one live line on a terminal, plain lines in a log, or nothing."""
+"""What a person sees while a run goes on: one live line on a terminal, plain lines in a log, or
+nothing.
+"""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from safecl.errors import unknown
 from safecl.lines import shown
 
 if TYPE_CHECKING:
@@ -18,21 +21,33 @@ Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
 class Phase:
     """A piece of work of known length; ``show`` is called whenever it goes on."""
 
-    def __init__(self, title: str, total: int, done: int, show: Callable[["Phase"], None] = lambda phase: None) -> None:
-        self.title, self.total, self.done, self.show, self.note = title, total, done, show, ""
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        done: int,
+        show: Callable[["Phase"], None] = lambda phase: None,
+    ) -> None:
+        self.title = title
+        self.total = total
+        self.done = done
+        self.show = show
+        self.note = ""
         self.skipped = done  # by an earlier process: not counted in the estimate of the time left
         self.started = self.said = time.monotonic()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """``note``: numbers, the most important first, two spaces between any two."""
-        self.done, self.note = self.done + steps, note or self.note
+        self.done = self.done + steps
+        self.note = note or self.note
         self.show(self)
 
 
 class Progress:
     """Shows phases and prints sentences; as it is, none."""
 
-    verbose = False  # whether notes have the loss and its terms, under the names they have in papers
+    # whether notes have the loss and its terms, under the names they have in papers
+    verbose = False
 
     def say(self, text: str) -> None:
         pass
@@ -42,7 +57,9 @@ class Progress:
 
 
 class Plain(Progress):
-    """A line at the end of each phase that has something to say, and one every half minute of a long one."""
+    """A line at the end of each phase that has something to say, and one every half minute of a
+    long one.
+    """
 
     def __init__(self, every: float = 30.0) -> None:
         self.every = every
@@ -62,12 +79,18 @@ class Plain(Progress):
         now = time.monotonic()
         if now - phase.said >= self.every:
             phase.said = now
-            left = (now - phase.started) * (phase.total - phase.done) / max(phase.done - phase.skipped, 1)
+            left = (
+                (now - phase.started)
+                * (phase.total - phase.done)
+                / max(phase.done - phase.skipped, 1)
+            )
             self.say(f"{phase.title}: {phase.done}/{phase.total}, {left:.0f} s left  {phase.note}")
 
 
 class Live(Progress):
-    """One line per phase, drawn anew while it goes on; it stays on the screen if it had something to say."""
+    """One line per phase, drawn anew while it goes on; it stays on the screen if it had something
+    to say.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -93,23 +116,40 @@ class Live(Progress):
 
         with Bar(Line(), console=self.console) as bar:
             task = bar.add_task(title, total=total, completed=done, note="")
-            phase = Phase(title, total, done, lambda phase: bar.update(task, completed=phase.done, note=phase.note))
+            phase = Phase(
+                title,
+                total,
+                done,
+                lambda phase: bar.update(task, completed=phase.done, note=phase.note),
+            )
             yield phase
-            bar.live.transient = not phase.note  # a line that had nothing to say makes room for the next
+            # a line that had nothing to say makes room for the next
+            bar.live.transient = not phase.note
 
 
 def _line(task: "Task", width: int, ascii_only: bool) -> "Text":
-    """Phase, bar, time left, count, time spent, note: what does not fit is omitted whole, the last first."""
+    """Phase, bar, time left, count, time spent, note: what does not fit is omitted whole, the last
+    first.
+    """
     from rich.text import Text
 
-    total, done, bar = int(task.total or 0), int(task.completed), 16 if width >= 80 else 6
+    total = int(task.total or 0)
+    done = int(task.completed)
+    bar = 16 if width >= 80 else 6
     spent = clock(task.finished_time if task.finished else task.elapsed)
-    pieces = [f" left {clock(task.time_remaining)}", f" {done}/{total}", f" {spent}"] if total else [f" {spent}"]
+    pieces = (
+        [f" left {clock(task.time_remaining)}", f" {done}/{total}", f" {spent}"]
+        if total
+        else [f" {spent}"]
+    )
     pieces += [f"  {piece}" for piece in str(task.fields["note"]).split("  ") if piece]
     line = Text(shown(task.description)[:width], no_wrap=True)
     if total and len(line) + 1 + bar <= width:
-        full, signs = round(bar * done / total), "#-" if ascii_only else "━─"
-        line.append(" ").append(signs[0] * full, style="bar.complete").append(signs[1] * (bar - full), style="bar.back")
+        full = round(bar * done / total)
+        signs = "#-" if ascii_only else "━─"
+        line.append(" ").append(signs[0] * full, style="bar.complete").append(
+            signs[1] * (bar - full), style="bar.back"
+        )
     for piece in pieces:
         if len(line) + len(piece) > width:
             break
@@ -122,11 +162,17 @@ def clock(seconds: float | None) -> str:
     if seconds is None:
         return "-:--"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+    return (
+        f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+        if minutes >= 60
+        else f"{minutes}:{rest:02d}"
+    )
 
 
 def make_progress(show: Show = "auto", verbose: bool = False) -> Progress:
     """``auto``: live on a terminal, plain elsewhere."""
+    if show not in get_args(Show):
+        raise unknown("show =", show, get_args(Show))
     live = show == "live" or (show == "auto" and sys.stdout.isatty())
     made = Progress() if show == "quiet" else Live() if live else Plain()
     made.verbose = verbose

@@ -13,7 +13,7 @@ from safecl.atomic import append_lines, read_json, read_lines, write_json, write
 from safecl.engine import folder as folders
 from safecl.engine.evaluate import Answers, evaluate
 from safecl.engine.examples import write_examples
-from safecl.engine.facts import describe, sizes
+from safecl.engine.facts import describe, footprint, sizes
 from safecl.engine.fit import Trainer
 from safecl.engine.identity import identity
 from safecl.engine.learn import learn
@@ -24,7 +24,7 @@ from safecl.engine.settings import TrainSettings
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped
 from safecl.lines import counted
-from safecl.methods.method import Method
+from safecl.methods.method import Method, restore
 from safecl.settings import flatten
 from safecl.streams.stream import Session, Stream
 
@@ -45,17 +45,23 @@ def run(
     facts: Mapping[str, Any] | None = None,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """Learn every session of ``stream``, evaluate after each, and keep all that is needed to go on after a kill.
+    """Learn every session of ``stream``, evaluate after each, and keep all that is needed to go on
+    after a kill.
 
-    Gives the summary. A folder that already holds part of this very run is continued; one that holds all of it is
-    only read; one that holds another run is refused, unless ``fresh``: then it is emptied first.
+    Gives the summary. A folder that already holds part of this very run is continued; one that
+    holds all of it is only read; one that holds another run is refused, unless ``fresh``: then it
+    is emptied first.
 
-    ``settings``: what the method was made from; with data and weights they say which run this is. ``facts``: notes for
-    facts.json.
+    ``settings``: what the method was made from; with data and weights they say which run this is.
+    ``facts``: notes for facts.json.
     """
     processes = Processes(accelerator)
     progress = progress if progress is not None and processes.main else Progress()
-    known = {"method": method.settings.model_dump(mode="json"), "train": train.model_dump(mode="json"), "seed": seed}
+    known = {
+        "method": method.settings.model_dump(mode="json"),
+        "train": train.model_dump(mode="json"),
+        "seed": seed,
+    }
     this = identity({**flatten(known), **flatten(settings or {})}, method.backbone, stream)
     with contextlib.ExitStack() as stack:
         processes.once(lambda: stack.enter_context(folders.claimed(folder)))
@@ -65,36 +71,52 @@ def run(
         if processes.main:
             stack.enter_context(folders.noting_failure(folder))
         stop = stack.enter_context(stoppable())
-        state, lines = processes.once(lambda: folders.restore_newest(folder, this, method, progress.say))
+        state, lines = processes.once(
+            lambda: folders.restore_newest(folder, this, method, progress.say)
+        )
         if state and not processes.main:
-            method.restore(state["tensors"], state["classes"])
-        history, done = History(method.outputs, lines), len(lines)
+            restore(method, state["tensors"], state["classes"])
+        history = History(method.outputs, lines)
+        done = len(lines)
         del state
-        if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
+        if done == len(stream) and processes.once(
+            lambda: read_json(folder / "summary.json") is not None
+        ):
             progress.say(f"{folder} is finished already: {done} sessions; --fresh runs it again.")
             return history.summary()
         about = {**(facts or {}), **describe(processes, method, stream, seed)}
-        if where := processes.once(lambda: _prepare(folder, about, done, len(stream))):
+        if where := processes.once(lambda: _prepare(folder, about, lines, len(stream))):
             progress.say(where)
-        fit = Trainer(accelerator, method, train, stream.transform, seed, progress, folder / "state", stop)
+        fit = Trainer(
+            accelerator, method, train, stream.transform, seed, progress, folder / "state", stop
+        )
         fit.steps = lines[-1]["steps"] if done else 0
-        answers, states = None, stack.enter_context(folders.States(folder, this))
+        for line in lines:
+            fit.drawn(line["session"], line.get("draws", []))
+        answers = None
+        states = stack.enter_context(folders.States(folder, this))
         for number in range(done + 1, len(stream) + 1):
             notes = learn(method, session := stream.open(number), fit)
-            processes.once(partial(states.begin, method, number))
+            processes.once(partial(states.begin, method, number, [*history.lines]))
             line, answers = _tested(method, stream, session, notes, fit, history)
+            line[folders.CHECK] = states.check(history.lines)
             processes.once(partial(append_lines, folder / "losses.jsonl", fit.losses))
             processes.once(partial(append_lines, folder / "metrics.jsonl", [line]))
-            processes.once(states.end)  # last: a kill before it repeats the session, and nothing else
+            # last: a kill before it repeats the session, and nothing else
+            processes.once(states.end)
             chosen = flatten({kind: line[kind] for kind in LOGGED})
-            logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
+            logged = {
+                key.replace(".", "/"): value for key, value in chosen.items() if value is not None
+            }
             accelerator.log(logged, step=fit.steps)
             progress.say(f"Session {number} of {len(stream)}: {_scores(line, stream, method)}")
             if processes.any(stop()) and number < len(stream):
                 raise Stopped
         if answers is None:  # an earlier process learned the last session
             fit.begin(len(stream))
-            answers = evaluate(method, [stream.test(i) for i in stream.tested(len(stream))], fit, "evaluation")
+            answers = evaluate(
+                method, [stream.test(i) for i in stream.tested(len(stream))], fit, "evaluation"
+            )
         summary = history.summary()
         processes.once(states.wait)
         processes.once(lambda: _finish(folder, answers, stream, summary))
@@ -102,30 +124,45 @@ def run(
 
 
 def _finish(folder: Path, answers: Answers, stream: Stream, summary: dict[str, Any]) -> None:
-    """Write what the page of the run shows; the summary comes last and says that the run is finished."""
+    """Write what the page of the run shows; the summary comes last and says that the run is
+    finished.
+    """
     answers.write(folder / "predictions.jsonl")
     write_examples(folder, answers, stream.transform)
     write_json(folder / "summary.json", summary)
 
 
 def _tested(
-    method: Method, stream: Stream, session: Session, notes: dict[str, Any], fit: Trainer, history: History
+    method: Method,
+    stream: Stream,
+    session: Session,
+    notes: dict[str, Any],
+    fit: Trainer,
+    history: History,
 ) -> tuple[dict[str, Any], Answers]:
-    """Test after a session, which took what ``notes`` say; gives its line of the metrics and the answers."""
-    number, learned = session.number, time.monotonic()
+    """Test after a session, which took what ``notes`` say; gives its line of the metrics and the
+    answers.
+    """
+    number = session.number
+    before = time.monotonic()
     answers = evaluate(method, [stream.test(i) for i in stream.tested(number)], fit, "evaluation")
     validation = [stream.validation(i) for i in stream.tested(number)]
     checked = evaluate(method, validation, fit, "validation") if any(map(len, validation)) else None
-    seconds = {**notes.pop("seconds"), "evaluate": time.monotonic() - learned}
+    seconds = {**notes.pop("seconds"), "evaluate": time.monotonic() - before}
     times = {**seconds, "total": sum(seconds.values())}
     about = {"name": session.name, "classes_seen": len(method.classes), "seconds": times, **notes}
-    about |= {"peak_memory": fit.peak, "parameters": sizes(method), **method.facts()}
+    about |= {"peak_memory": fit.peak, "parameters": sizes(method), **footprint(method)}
     scores = (checked.accuracy(), checked.counts) if checked else None
-    return history.add(answers.accuracy(), answers.counts, len(stream.brought(number)), scores, **about), answers
+    said = {output: (answers.targets, found) for output, found in answers.predicted.items()}
+    learned = len(stream.brought(number))
+    line = history.add(answers.accuracy(), answers.counts, learned, scores, said, **about)
+    return line, answers
 
 
 def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
-    """The accuracy after a session, of a domain-incremental stream on what was learned and on all; of parts, too."""
+    """The accuracy after a session, of a domain-incremental stream on what was learned and on all;
+    of parts, too.
+    """
 
     def scores(kind: str) -> list[str]:
         return ["–" if value is None else f"{100 * value:.1f} %" for value in line[kind].values()]
@@ -138,13 +175,19 @@ def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
     return f"{known}, accuracy {own} on the test pictures{where}{f' ({named})' if named else ''}"
 
 
-def _prepare(folder: Path, facts: Mapping[str, Any], done: int, sessions: int) -> str:
-    """Remove what a killed process left of the session after the last state; gives where the run resumes, in words."""
+def _prepare(folder: Path, facts: Mapping[str, Any], lines: folders.Lines, sessions: int) -> str:
+    """Remove what a killed process left of the session after the last state; gives where the run
+    resumes, in words.
+
+    ``lines``: the metrics of the sessions that are done.
+    """
+    done = len(lines)
     folders.tidy(folder, done, *folder.glob(".*.part"), *folder.glob("state/.*.part"))
     write_json(folder / "facts.json", facts)
-    for name in ("losses.jsonl", "metrics.jsonl"):
-        if (folder / name).exists():
-            write_lines(folder / name, read_lines(folder / name, done))
+    losses = folder / "losses.jsonl"
+    for file, kept in ((losses, read_lines(losses, done)), (folder / "metrics.jsonl", lines)):
+        if file.exists():
+            write_lines(file, kept)
     if done == sessions:
         return f"Resuming after session {done} of {sessions}, the last one."
     begun = done or any((folder / "state").glob("fit_*_*.safetensors"))

@@ -6,16 +6,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-PATIENCE = 1.0  # seconds within which a second signal is an echo of the first, from a terminal and a launcher both
+# seconds within which a second signal is an echo of the first, from a terminal and a launcher both
+PATIENCE = 1.0
 
 
 @contextlib.contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
+def stoppable(patience: float = PATIENCE) -> Iterator[Callable[[], bool]]:
     """SIGINT and SIGTERM make what this gives say yes; one more, later, stops the run at once."""
     asked: list[float] = []
 
     def ask(number: int, frame: Any) -> None:
-        if asked and time.monotonic() - asked[0] > PATIENCE:
+        if asked and time.monotonic() - asked[0] > patience:
             raise KeyboardInterrupt
         asked.append(time.monotonic())
 

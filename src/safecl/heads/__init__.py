@@ -1,1 +1,3 @@
-"""Heads, which turn features into logits (cosine, linear, ridge), aggregation of logits, Gaussians of the classes."""
+"""Heads, which turn features into logits (cosine, linear, ridge), aggregation of logits, Gaussians
+of the classes.
+"""

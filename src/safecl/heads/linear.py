@@ -13,15 +13,20 @@ from safecl.heads.tensors import GrowingList, without
 
 
 class LinearHead(Trained, nn.Module):
-    """logits = f Wᵀ + b, or s · norm(f) · norm(W)ᵀ with ``cosine`` = s; W (C, d) and b (C,) are kept in blocks.
+    """logits = f Wᵀ + b, or s · norm(f) · norm(W)ᵀ with ``cosine`` = s; W (C, d) and b (C,) are
+    kept in blocks.
 
     Classes are numbered in the order of their first appearance, so a block is a range of them.
     """
 
     def __init__(self, width: int, cosine: float | None = None, uniform: bool = False) -> None:
         super().__init__()
-        self.width, self.bias, self.cosine, self.uniform = width, cosine is None, cosine, uniform
-        self.weights, self.biases = GrowingList(), GrowingList()
+        self.width = width
+        self.bias = cosine is None
+        self.cosine = cosine
+        self.uniform = uniform
+        self.weights = GrowingList()
+        self.biases = GrowingList()
 
     @property
     def sizes(self) -> list[int]:
@@ -46,14 +51,17 @@ class LinearHead(Trained, nn.Module):
         return F.linear(features, weight, torch.cat(list(self.biases)) if self.bias else None)
 
     def grow(self, count: int, generator: torch.Generator) -> None:
-        """Append a trainable block of ``count`` classes, none if it is 0; the existing ones do not change.
+        """Append a trainable block of ``count`` classes, none if it is 0; the existing ones do not
+        change.
 
-        Weights are drawn from N(0, 0.02²) with a generator of the CPU, and biases are 0; with ``uniform``, both from
-        U(±1/√d), as ``nn.Linear`` starts.
+        Weights are drawn from N(0, 0.02²) with a generator of the CPU, and biases are 0; with
+        ``uniform``, both from U(±1/√d), as ``nn.Linear`` starts.
         """
         if not count:
             return
-        weight, bias, bound = torch.empty(count, self.width), torch.zeros(count), self.width**-0.5
+        weight = torch.empty(count, self.width)
+        bias = torch.zeros(count)
+        bound = self.width**-0.5
         if self.uniform:
             weight.uniform_(-bound, bound, generator=generator)
             bias.uniform_(-bound, bound, generator=generator)
@@ -64,7 +72,9 @@ class LinearHead(Trained, nn.Module):
             self.biases.append(nn.Parameter(bias.to(self.weights.like)))
 
     def begin(self, current: Tensor, generator: torch.Generator) -> None:
-        """Make room for the classes ``current`` (sorted), and let gradients reach the blocks that hold them alone."""
+        """Make room for the classes ``current`` (sorted), and let gradients reach the blocks that
+        hold them alone.
+        """
         self.grow(max(int(current[-1]) + 1 - self.classes, 0), generator)
         self.train_only({self.block_of(index) for index in current.tolist()})
 
@@ -77,7 +87,9 @@ class LinearHead(Trained, nn.Module):
         for name in ("weights", "biases") if self.bias else ("weights",):
             blocks: list[nn.Parameter] = list(getattr(self, name))
             rest = without(blocks[block].data, row)
-            blocks[block : block + 1] = [nn.Parameter(rest, blocks[block].requires_grad)] if len(rest) else []
+            blocks[block : block + 1] = (
+                [nn.Parameter(rest, blocks[block].requires_grad)] if len(rest) else []
+            )
             setattr(self, name, GrowingList(blocks).to(self.weights.like))
 
     def train_only(self, blocks: Iterable[int]) -> None:

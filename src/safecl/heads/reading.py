@@ -1,5 +1,6 @@
 """What a ridge head reads of a picture."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # settings import nothing heavy
@@ -7,8 +8,10 @@ if TYPE_CHECKING:  # settings import nothing heavy
 
 
 class Reading(NamedTuple):
-    """The CLS token of the last ``layers`` blocks, and the mean of the ``patches`` of the last one, each after the
-    final norm; with ``mirror`` those of the mirror image as well."""
+    """A network's own feature, with ``layers`` that of as many blocks or stages, the last first,
+    and with ``patches`` the other summary of the last one; with ``mirror`` those of the mirror
+    image as well. What each is of a network its family says.
+    """
 
     layers: int = 1
     patches: bool = False
@@ -16,7 +19,7 @@ class Reading(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Tokens of one view."""
+        """Features of one view."""
         return self.layers + self.patches
 
     @property
@@ -29,11 +32,48 @@ class Reading(NamedTuple):
         """Of the picture alone."""
         return self._replace(mirror=False)
 
-    def of(self, rows: "Tensor", widest: "Reading") -> "Tensor":
-        """From what ``widest`` reads (N, d′), what this one does, which is less."""
-        tokens = rows.reshape(len(rows), widest.views, widest.blocks, -1)[:, : self.views]
-        chosen: Tensor = tokens[:, :, [*range(self.layers), *([widest.layers] if self.patches else [])]]
+
+PLAIN = Reading()
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How wide each of the features is that can be read of a network.
+
+    ``own``: the d of its own feature. ``earlier``: of the blocks or stages before the last, from
+    the last one back; None: as many as are asked for, of width d. ``patches``: of the other summary
+    of the last one; 0 where there is none, and None for d.
+    """
+
+    own: int
+    earlier: tuple[int, ...] | None = None
+    patches: int | None = None
+
+    @property
+    def depth(self) -> int:
+        """Blocks or stages that can be read."""
+        return 1 + len(self.earlier or ())
+
+    def parts(self, reading: Reading) -> list[int]:
+        """The widths of the features of one view, in their order."""
+        more = reading.layers - 1
+        earlier = (self.own,) * more if self.earlier is None else self.earlier[:more]
+        patches = self.own if self.patches is None else self.patches
+        return [self.own, *earlier, *([patches] if reading.patches else [])]
+
+    def total(self, reading: Reading) -> int:
+        """d of one view."""
+        return sum(self.parts(reading))
+
+    def of(self, rows: "Tensor", reading: Reading, widest: Reading) -> "Tensor":
+        """From what ``widest`` reads (N, d′), what ``reading`` does, which is less."""
+        wide = self.parts(widest)
+        places = [*range(reading.layers), *([widest.layers] if reading.patches else [])]
+        columns = [sum(wide[:i]) + j for i in places for j in range(wide[i])]
+        chosen: Tensor = rows.reshape(len(rows), widest.views, -1)[:, : reading.views, columns]
         return chosen.flatten(1)
 
 
-PLAIN = Reading()
+def widths_of(widths: Widths | int) -> Widths:
+    """The same; a number is the width of everything."""
+    return Widths(widths) if isinstance(widths, int) else widths

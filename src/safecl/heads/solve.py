@@ -1,12 +1,15 @@
-"""(G + βI)⁻¹ W̃ to float64 residuals, with half a matrix and a few thin ones beside G.
+"""(G + βI)⁻¹ W̃ as float64 has it, to the rounding of the weights to the precision of G, with half
+a matrix and a few thin ones beside G.
 
-A Cholesky factor in the precision of G, or where it is of few pictures some columns, precondition conjugate gradients.
+A Cholesky factor in the precision of G, or where it is of few pictures some columns, precondition
+conjugate gradients.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from weakref import ref
 
@@ -17,55 +20,156 @@ from safecl.ram import free_memory
 
 COLUMNS = 512  # of the factor, or rows of G in float64, at a time
 CLASSES = 256  # solved for at a time
-MAX_STEPS, MAX_FEW_STEPS = 100, 8  # of the refinement, and of that by some columns; two to four are usual
+MAX_STEPS = 100
+MAX_FEW_STEPS = 8  # of the refinement, and of that by some columns; two to four are usual
 MAX_PART = 0.15  # of the columns, up to which they are quicker than a factor
 
-Factor = list[Tensor]  # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
+MAX_UPDATES = 64  # rows added to G, up to which an old factor serves
+
+# a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
+Factor = list[Tensor]
 Inverse = Callable[[Tensor], Tensor]  # of nearly G + βI, times R (M, C) in the precision of G
-_kept: ContextVar[list[tuple[ref[Tensor], int, float, Factor]] | None] = ContextVar("kept", default=None)
+
+
+@dataclass(frozen=True)
+class Updated:
+    """A factor of G + βI as it was, and what was added to G since: rows (k, M), those with a
+    ``sign`` (k,) of −1 taken out.
+    """
+
+    factor: Factor
+    rows: Tensor
+    sign: Tensor
+
+    def and_then(self, rows: Tensor, sign: Tensor) -> "Updated":
+        return Updated(self.factor, torch.cat([self.rows, rows]), torch.cat([self.sign, sign]))
+
+    def inverse(self) -> Inverse:
+        """That of A + Uᵀ S U by that of A: A⁻¹ − A⁻¹ Uᵀ (S + U A⁻¹ Uᵀ)⁻¹ U A⁻¹."""
+        if not len(self.rows):
+            return partial(_substitute, self.factor)
+        thin = _substitute(self.factor, self.rows.T.contiguous())
+        inner = self.sign.double().diag() + self.rows.double() @ thin.double()
+
+        def inverse(right: Tensor) -> Tensor:
+            whole = _substitute(self.factor, right)
+            left = torch.linalg.solve(inner, self.rows.double() @ whole.double())
+            found: Tensor = whole - thin @ left.to(whole)
+            return found
+
+        return inverse
+
+
+@dataclass
+class Kept:
+    """Factors of G + βI that were made, each for a matrix as it then was.
+
+    ``near``: of a matrix, a factor of what it was before a few rows.
+    """
+
+    room: int | None = None  # bytes to spare; None: what is free on the device
+    factors: list[tuple[ref[Tensor], int, float, Factor]] = field(default_factory=list)
+    near: list[tuple[ref[Tensor], Updated]] = field(default_factory=list)
+
+    def of(self, gram: Tensor) -> Updated | None:
+        """What is known of a matrix that was solved for."""
+        for own, version, _, factor in self.factors:
+            if own() is gram and version == gram._version:
+                return Updated(factor, gram[:0], gram[:0, 0])
+        return self.nearly(gram)
+
+    def nearly(self, gram: Tensor) -> Updated | None:
+        """What the matrix is nearly, as somebody has said."""
+        return next((known for own, known in self.near if own() is gram), None)
+
+    def find(self, gram: Tensor, beta: float) -> Factor | None:
+        for of, version, own, factor in self.factors:
+            # in-place changes are counted in the version
+            if of() is gram and (version, own) == (gram._version, beta):
+                return factor
+        return None
+
+    def keep(self, gram: Tensor, beta: float, factor: Factor) -> None:
+        room = free_memory(gram.device) if self.room is None else self.room
+        if 4 * gram.nbytes < room:
+            self.factors.append((ref(gram), gram._version, beta, factor))
+
+
+_kept: ContextVar[Kept | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def factors_kept() -> Iterator[None]:
-    """Meanwhile G + βI is factored once for the same G and β, as long as there is memory to spare."""
-    token = _kept.set([] if _kept.get() is None else _kept.get())
+def factors_kept(room: int | None = None) -> Iterator[Kept]:
+    """Meanwhile G + βI is factored once for the same G and β, as long as there is memory to
+    spare.
+    """
+    kept = _kept.get() or Kept(room)
+    token = _kept.set(kept)
     try:
-        yield
+        yield kept
     finally:
         _kept.reset(token)
 
 
-def solve(gram: Tensor, sums: Tensor, beta: float, pictures: int | None = None) -> Tensor:
-    """(G + βI)⁻¹ W̃ for G (M, M) of ``pictures``, and W̃ (M, C): (M, C). A β below ``smallest_beta`` is raised to it."""
+def solve(
+    gram: Tensor,
+    sums: Tensor,
+    beta: float,
+    pictures: int | None = None,
+    factor: Callable[[Tensor, float], Factor | None] | None = None,
+) -> Tensor:
+    """(G + βI)⁻¹ W̃ for G (M, M) of ``pictures``, and W̃ (M, C): (M, C).
+
+    A β below ``smallest_beta`` is raised to it. ``factor``: gives the lower factor of G + βI, or
+    None where it is singular to working precision; ``factored`` if none is given.
+    """
     if gram.device.type == "mps":  # has no float64
-        return solve(gram.cpu(), sums.cpu(), beta, pictures).to(gram.device)
-    beta, parts = max(beta, smallest_beta(gram)), torch.split(sums, CLASSES, dim=1)
+        return solve(gram.cpu(), sums.cpu(), beta, pictures, factor).to(gram.device)
+    beta = max(beta, smallest_beta(gram))
+    parts = torch.split(sums, CLASSES, dim=1)
+    kept = _kept.get()
+    known = None if kept is None else kept.nearly(gram)
+    if known is not None:
+        near = known.inverse()
+        found = [_refined(gram, near, part, beta, MAX_FEW_STEPS) for part in parts]
+        if all(part is not None for part in found):
+            return torch.cat(found, dim=1)  # type: ignore[arg-type]
     columns = len(gram) if pictures is None else pictures * 3 // 2 + 64
     if columns <= MAX_PART * len(gram) and (few := _low_rank(gram, columns, beta)) is not None:
         found = [_refined(gram, few, part, beta, MAX_FEW_STEPS) for part in parts]
         if all(part is not None for part in found):
             return torch.cat(found, dim=1)  # type: ignore[arg-type]
         del few, found  # before the whole factor needs the memory
-    near = partial(_substitute, _factor(gram, beta))
+    near = partial(_substitute, _factor(gram, beta, factor or factored))
     return torch.cat([_refined(gram, near, part, beta) for part in parts], dim=1)  # type: ignore[misc]
 
 
 def _low_rank(gram: Tensor, columns: int, beta: float) -> Inverse | None:
-    """The inverse of C Q⁻¹ Cᵀ + βI, with C (M, n) the first columns of G, Q (n, n) their top: that of a G of rank n."""
-    c, unit = gram[:, :columns].double(), torch.eye(columns).to(gram.device).double()
-    top, failed = torch.linalg.cholesky_ex(c[:columns] + smallest_beta(gram[:columns, :columns]) * unit)
+    """The inverse of C Q⁻¹ Cᵀ + βI, with C (M, n) the first columns of G, Q (n, n) their top: that
+    of a G of rank n.
+    """
+    c = gram[:, :columns].double()
+    unit = torch.eye(columns).to(gram.device).double()
+    top, failed = torch.linalg.cholesky_ex(
+        c[:columns] + smallest_beta(gram[:columns, :columns]) * unit
+    )
     root = torch.linalg.solve_triangular(top.mT, c, upper=True, left=False)
     inner, worse = torch.linalg.cholesky_ex(root.T @ root + beta * unit)
     if failed or worse:
         return None
-    return lambda r: ((r.double() - root @ torch.cholesky_solve(root.T @ r.double(), inner)) / beta).to(r)
+    return lambda r: (
+        (r.double() - root @ torch.cholesky_solve(root.T @ r.double(), inner)) / beta
+    ).to(r)
 
 
 def whitened(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
-    """L⁻¹ hᵀ of rows h (n, M), with L Lᵀ = G + βI: (M, n). Inner products of its columns are hᵀ (G + βI)⁻¹ h."""
+    """L⁻¹ hᵀ of rows h (n, M), with L Lᵀ = G + βI: (M, n). Inner products of its columns are hᵀ (G
+    + βI)⁻¹ h.
+    """
     if gram.device.type == "mps":
         return whitened(gram.cpu(), rows.cpu(), beta).to(gram.device)
-    return _forward(_factor(gram, max(beta, smallest_beta(gram))), rows.T.to(gram.dtype, copy=True))
+    factor = _factor(gram, max(beta, smallest_beta(gram)), factored)
+    return _forward(factor, rows.T.to(gram.dtype, copy=True))
 
 
 def smallest_beta(gram: Tensor) -> float:
@@ -74,41 +178,62 @@ def smallest_beta(gram: Tensor) -> float:
     return max(finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
 
 
-def _refined(gram: Tensor, inverse: Inverse, sums: Tensor, beta: float, most: int | None = None) -> Tensor | None:
-    """Conjugate gradients for (G + βI) W = W̃, preconditioned with nearly the inverse; None: not in ``most`` steps."""
-    finfo, residual = torch.finfo(gram.dtype), sums.to(torch.float64, copy=True)
-    enough = 10 * finfo.eps * residual.norm(dim=0)
-    weight, direction, before = torch.zeros_like(residual), torch.zeros_like(residual), torch.ones_like(residual[0])
-    for _ in range((most or MAX_STEPS) + 1):
-        if (residual.norm(dim=0) <= enough).all():
-            return weight.to(gram.dtype)
+def _refined(
+    gram: Tensor, inverse: Inverse, sums: Tensor, beta: float, most: int | None = None
+) -> Tensor | None:
+    """Conjugate gradients for (G + βI) W = W̃, preconditioned with nearly the inverse, until what is
+    missing of W is less than its rounding; None: not in ``most`` steps.
+
+    What is missing is at most what the inverse gives, times the longest step so far. The last
+    addition needs no product with G: it leaves the share that the worst step so far has left.
+    """
+    finfo = torch.finfo(gram.dtype)
+    residual = sums.to(torch.float64, copy=True)
+    weight = torch.zeros_like(residual)
+    direction = torch.zeros_like(residual)
+    size_before = missing_before = torch.ones_like(residual[0])
+    left = torch.zeros_like(residual[0])
+    longest = torch.ones_like(residual[0])
+    for step in range((most or MAX_STEPS) + 1):
         near = inverse(residual.to(gram.dtype, copy=True)).double()
+        missing = near.square().sum(dim=0)
+        if step:
+            left = torch.maximum(left, missing / missing_before)
+            enough = finfo.eps**2 * weight.square().sum(dim=0)
+            if (left * longest**2 * missing <= enough).all():
+                return weight.add_(near).to(gram.dtype)
         size = (residual * near).sum(dim=0)
-        direction = near.addcmul_(direction, size / before)
+        direction = near.addcmul_(direction, size / size_before)
         image = _times(gram, direction, beta)
         length = size / (direction * image).sum(dim=0).clamp(min=finfo.tiny)
+        longest = torch.maximum(longest, length)
         weight.addcmul_(direction, length)
         residual.addcmul_(image, length, value=-1)
-        before = size.clamp(min=finfo.tiny)
+        size_before = size.clamp(min=finfo.tiny)
+        missing_before = missing.clamp(min=finfo.tiny)
     return None if most else weight.to(gram.dtype)
 
 
-def _factor(gram: Tensor, beta: float) -> Factor:
-    """The lower Cholesky factor of G + βI, with β raised where that is singular to working precision."""
-    kept, key = _kept.get(), (gram._version, beta)  # in-place changes are counted in the version
-    for of, *known, found in kept or ():
-        if of() is gram and (*known,) == key:
-            return found
-    while (factor := _cholesky(gram, beta)) is None:
-        assert math.isfinite(beta)
-        beta *= 10
-    if kept is not None and 4 * gram.nbytes < free_memory(gram.device):
-        kept.append((ref(gram), *key, factor))
+def _factor(gram: Tensor, beta: float, make: Callable[[Tensor, float], Factor | None]) -> Factor:
+    """The lower Cholesky factor of G + βI, with β raised where that is singular to working
+    precision.
+    """
+    kept = _kept.get()
+    if kept is not None and (found := kept.find(gram, beta)) is not None:
+        return found
+    raised = beta
+    while (factor := make(gram, raised)) is None:
+        assert math.isfinite(raised)
+        raised *= 10
+    if kept is not None:
+        kept.keep(gram, beta, factor)
     return factor
 
 
-def _cholesky(gram: Tensor, beta: float) -> Factor | None:
-    """The lower factor of G + βI, if there is one, without the whole copy of G that LAPACK needs."""
+def factored(gram: Tensor, beta: float) -> Factor | None:
+    """The lower factor of G + βI, if there is one, without the whole copy of G that LAPACK
+    needs.
+    """
     blocks: Factor = []
     for start in range(0, len(gram), COLUMNS):
         block = gram[start:, start : start + COLUMNS].clone()
@@ -116,12 +241,15 @@ def _cholesky(gram: Tensor, beta: float) -> Factor | None:
         block.diagonal().add_(beta)
         for i, left in enumerate(blocks):
             rows = left[start - i * COLUMNS :]
-            block.addmm_(rows, rows[:wide].mT.contiguous(), alpha=-1)  # a transposed view takes BLAS 1.6 times as long
+            # a transposed view takes BLAS 1.6 times as long
+            block.addmm_(rows, rows[:wide].mT.contiguous(), alpha=-1)
         corner, info = torch.linalg.cholesky_ex(block[:wide])
         if info:
             return None
         block[:wide] = corner
-        block[wide:] = torch.linalg.solve_triangular(corner.mT, block[wide:], upper=True, left=False)
+        block[wide:] = torch.linalg.solve_triangular(
+            corner.mT, block[wide:], upper=True, left=False
+        )
         blocks.append(block)
     return blocks
 
@@ -130,7 +258,8 @@ def _forward(factor: Factor, right: Tensor) -> Tensor:
     """L⁻¹ R, in place of R (M, C)."""
     for i, block in enumerate(factor):
         wide = block.shape[1]
-        here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
+        here = right[i * COLUMNS :][:wide]
+        below = right[i * COLUMNS + wide :]
         here.copy_(torch.linalg.solve_triangular(block[:wide], here, upper=False))
         below.addmm_(block[wide:], here, alpha=-1)
     return right
@@ -141,7 +270,8 @@ def _substitute(factor: Factor, right: Tensor) -> Tensor:
     _forward(factor, right)
     for i, block in reversed(list(enumerate(factor))):
         wide = block.shape[1]
-        here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
+        here = right[i * COLUMNS :][:wide]
+        below = right[i * COLUMNS + wide :]
         here.addmm_(block[wide:].mT, below, alpha=-1)
         here.copy_(torch.linalg.solve_triangular(block[:wide].mT, here, upper=True))
     return right
@@ -154,20 +284,3 @@ def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
         here = slice(start, start + COLUMNS)
         product[here].addmm_(gram[here].double(), weight)
     return product
-
-
-def left_out_dual(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
-    """Logits (N, C) of x (N, M) by ridge regression on h (N · v, M) and y (N · v, C), without those of the same group.
-
-    Rows v · i and those behind it are of picture i; ``groups``: (N · v,). In float64, by the kernel: precise for any β.
-    """
-    rows, groups, views = h.double().cpu(), groups.cpu(), len(h) // len(x)
-    inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))
-    kernel, dual = x.double().cpu() @ rows.T, inverse @ y.double().cpu()
-    z = torch.empty(len(x), y.shape[1], dtype=torch.float64)
-    for group in torch.unique(groups).tolist():
-        here = (groups == group).nonzero()[:, 0]
-        without = dual - inverse[:, here] @ torch.linalg.solve(inverse[here][:, here], dual[here])
-        asked = (groups[::views] == group).nonzero()[:, 0]
-        z[asked] = kernel[asked] @ without
-    return z.to(y)

@@ -1,6 +1,8 @@
-"""Tensors of the heads: with one row (or column) per class, packed into fewer bytes, and in float64.
+"""Tensors of the heads: with one row (or column) per class, packed into fewer bytes, and in
+float64.
 
-A packed symmetric matrix has its lower rows, and its upper left corner in the place they leave: M (M + 1) / 2 numbers.
+A packed symmetric matrix has its lower rows, and its upper left corner in the place they leave: M
+(M + 1) / 2 numbers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,20 +22,30 @@ def precise(tensor: Tensor) -> Tensor:
 def check_finite(values: Tensor) -> None:
     """Raise where any of the values is not finite."""
     if not torch.isfinite(values).all():
-        raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
+        raise SafeclError("features.not-finite")
 
 
-def check_all_finite(tensors: Mapping[str, Tensor], sentence: str) -> None:
-    """Raise ``sentence``, with the name of the tensor in place of {}, where any holds NaN or infinity."""
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of the first tensor that holds NaN or infinity, if any does."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and tensor.numel() and not torch.stack(tensor.aminmax()).isfinite().all():
-            raise SafeclError(sentence.replace("{}", name))
+        if (
+            tensor.is_floating_point()
+            and tensor.numel()
+            and not torch.stack(tensor.aminmax()).isfinite().all()
+        ):
+            return name
+    return None
 
 
-def take_shapes(module: nn.Module, state: Mapping[str, Tensor], prefix: str, names: Iterable[str]) -> None:
-    """Give these tensors of ``module`` the shapes that ``state`` has: how many classes there are is part of a state."""
+def take_shapes(
+    module: nn.Module, state: Mapping[str, Tensor], prefix: str, names: Iterable[str]
+) -> None:
+    """Give these tensors of ``module`` the shapes that ``state`` has: how many classes there are is
+    part of a state.
+    """
     for name in names:
-        own, shape = getattr(module, name).data, state[prefix + name].shape
+        own = getattr(module, name).data
+        shape = state[prefix + name].shape
         if len(shape) != own.ndim:
             raise ValueError(f"{prefix}{name} has {len(shape)} dimensions and not {own.ndim}")
         put(module, name, own.new_zeros(shape))
@@ -42,7 +54,11 @@ def take_shapes(module: nn.Module, state: Mapping[str, Tensor], prefix: str, nam
 def put(module: nn.Module, name: str, values: Tensor) -> None:
     """Give a parameter or buffer of ``module`` other values, of any shape."""
     own = getattr(module, name)
-    setattr(module, name, nn.Parameter(values, own.requires_grad) if isinstance(own, nn.Parameter) else values)
+    setattr(
+        module,
+        name,
+        nn.Parameter(values, own.requires_grad) if isinstance(own, nn.Parameter) else values,
+    )
 
 
 class GrowingList(nn.ParameterList):
@@ -66,9 +82,11 @@ def without(rows: Tensor, index: int, dim: int = 0) -> Tensor:
 
 
 def added(own: Tensor, now: Tensor, before: Tensor, index: Tensor, dim: int = 0) -> Tensor:
-    """``own`` plus what ``now`` has more than ``before``; class i of these is class ``index[i]`` of ``own``, −1: none.
+    """``own`` plus what ``now`` has more than ``before``; class i of these is class ``index[i]`` of
+    ``own``, −1: none.
 
-    ``before`` has the first of the classes of ``now``. ``own`` grows where ``index`` points behind its end.
+    ``before`` has the first of the classes of ``now``. ``own`` grows where ``index`` points behind
+    its end.
     """
     change = now.clone()
     change.narrow(dim, 0, before.shape[dim]).sub_(before)
@@ -102,7 +120,8 @@ def unpack(packed: Tensor, size: int) -> Tensor:
     """What was packed: (…, M, M)."""
     half = size // 2
     matrix = packed.new_empty(*packed.shape[:-2], size, size)
-    corner, rest = packed[..., :half, half + 1 :].triu(), packed[..., :size].tril(half)
+    corner = packed[..., :half, half + 1 :].triu()
+    rest = packed[..., :size].tril(half)
     matrix[..., half:, :], matrix[..., :half, half:] = rest, rest[..., :half].mT
     matrix[..., half:, half:] += rest[..., half:].tril(-1).mT
     matrix[..., :half, :half] = corner + corner.triu(1).mT
@@ -111,5 +130,8 @@ def unpack(packed: Tensor, size: int) -> Tensor:
 
 def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (N, d) as int8 (N, d), and the scales (N, 1) that they are multiplied by."""
-    scales = rows.float().abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127
+    scales = (
+        rows.float().abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+        / 127
+    )
     return (rows.float() / scales).round().to(torch.int8), scales

@@ -1,4 +1,6 @@
-"""The losses: one function for each equation of the paper, of its alternatives, and of the methods beside it."""
+"""The losses: one function for each equation of the paper, of its alternatives, and of the methods
+beside it.
+"""
 
 from safecl.losses.alignment import alignment as alignment
 from safecl.losses.balance import limited as limited

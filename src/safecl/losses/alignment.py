@@ -1,4 +1,6 @@
-"""The alignment loss: cosine distance between the features of the fast learner and of its teacher."""
+"""The alignment loss: cosine distance between the features of the fast learner and of its
+teacher.
+"""
 
 from typing import Literal
 

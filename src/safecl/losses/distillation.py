@@ -1,4 +1,5 @@
-"""Alternatives to the transfer loss: rows LA and SSA of the paper's ablation; row FA is the alignment loss.
+"""Alternatives to the transfer loss: rows LA and SSA of the paper's ablation; row FA is the
+alignment loss.
 
 The paper names each in one phrase and prints no formula; these are the definitions used here.
 """
@@ -10,7 +11,9 @@ from torch import Tensor
 def logit_alignment(
     ptm: Tensor, slow: Tensor, prototypes: Tensor, scale: float = 10.0, temperature: float = 2.0
 ) -> Tensor:
-    """LA: τ² KL(softmax(s·cos(φ_PTM, P)/τ) ‖ softmax(s·cos(φ_slow, P)/τ)), P the PTM's class means (C, d)."""
+    """LA: τ² KL(softmax(s·cos(φ_PTM, P)/τ) ‖ softmax(s·cos(φ_slow, P)/τ)), P the PTM's class means
+    (C, d).
+    """
     rows = F.normalize(prototypes, dim=1).T * (scale / temperature)
     teacher = F.log_softmax(F.normalize(ptm, dim=1) @ rows, dim=1)
     student = F.log_softmax(F.normalize(slow, dim=1) @ rows, dim=1)

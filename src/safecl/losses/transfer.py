@@ -1,4 +1,6 @@
-"""The transfer loss of the first session, on the cross-correlation of the slow learner with the pre-trained model."""
+"""The transfer loss of the first session, on the cross-correlation of the slow learner with the
+pre-trained model.
+"""
 
 from typing import Literal, TypeAlias
 
@@ -9,7 +11,9 @@ Reduction: TypeAlias = Literal["mean", "sum"]
 
 
 def cross_correlation(ptm: Tensor, slow: Tensor) -> Tensor:
-    """M of Eq. (1): M_ij = 1/N Σ_k [φ_PTM(x_k)]_i [φ_slow(x_k)]_j of features (N, d) on the unit sphere; (d, d)."""
+    """M of Eq. (1): M_ij = 1/N Σ_k [φ_PTM(x_k)]_i [φ_slow(x_k)]_j of features (N, d) on the unit
+    sphere; (d, d).
+    """
     return F.normalize(ptm, dim=1).T @ F.normalize(slow, dim=1) / len(ptm)
 
 

@@ -1,1 +1,3 @@
-"""Continual-learning algorithms behind one contract: ``learn(session, fit)``, ``logits(images)``."""
+"""Continual-learning algorithms behind one contract: ``learn(session, fit)``,
+``logits(images)``.
+"""

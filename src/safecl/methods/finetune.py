@@ -10,6 +10,7 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
 from safecl.methods.method import Batch, Fit, TunedMethod
 from safecl.methods.settings.finetune import FinetuneSettings
+from safecl.methods.tuning import begin, current_classes
 from safecl.streams.stream import Session
 
 
@@ -22,19 +23,26 @@ class Finetune(TunedMethod):
     def __init__(self, backbone: Backbone, settings: FinetuneSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         cosine = settings.head == "cosine"
-        self.head = CosineHead(backbone.width, settings.scale) if cosine else LinearHead(backbone.width)
+        self.head = (
+            CosineHead(backbone.width, settings.scale) if cosine else LinearHead(backbone.width)
+        )
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current = self.current(session)
+        current = current_classes(self, session)
         if isinstance(self.head, LinearHead):
-            self.begin(self.head, session)
+            begin(self, self.head, session)
             if self.settings.softmax == "global":
                 self.head.requires_grad_(True)
         else:
             targets, features = fit.features(session, self.learner)
             self.head.observe(features, targets)
             self.head.grow(self.head.centroids()[self.head.classes :])
-        fit("finetune", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current))
+        fit(
+            "finetune",
+            nn.ModuleList([self.learner, self.head]),
+            session,
+            partial(self.loss, current),
+        )
 
     def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
         if self.settings.softmax == "local":

@@ -14,7 +14,9 @@ class PromptPool(KeyedPrompts):
 
     def __init__(self, pool: int, length: int, width: int, seed: int) -> None:
         super().__init__()
-        self.tokens = nn.Parameter(uniform(pool, length, width, generator=generator(seed, "prompts")))
+        self.tokens = nn.Parameter(
+            uniform(pool, length, width, generator=generator(seed, "prompts"))
+        )
         self.keys = nn.Parameter(uniform(pool, width, generator=generator(seed, "prompt keys")))
 
 
@@ -31,12 +33,14 @@ class L2P(PromptMethod):
 
     def terms(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The key term: −λ · mean over pictures of Σ_k cos(q, K_k), k over the chosen prompts."""
-        similarity = self.prompts.similarity(self.query(batch.inputs))
+        similarity = self.prompts.similarity(batch.through(self.query))
         chosen = similarity.topk(self.settings.top_k).indices
         if self.settings.batchwise != "never":
             chosen = most_frequent(batch.gather(chosen), self.settings.pool).expand_as(chosen)
         pull = batch.gather(similarity.gather(1, chosen)).sum(dim=1).mean()
-        return batch.gather(self.prompted(batch.inputs, chosen)), {"pull": -self.settings.pull * pull}
+        return batch.gather(batch.through(self.prompted, chosen)), {
+            "pull": -self.settings.pull * pull
+        }
 
     def features(self, images: Tensor) -> Tensor:
         chosen = self.prompts.similarity(self.query(images)).topk(self.settings.top_k).indices
@@ -45,6 +49,8 @@ class L2P(PromptMethod):
         return self.prompted(images, chosen)
 
     def prompted(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """The mean output of the prompts ``chosen`` (N, K), which have the position of the CLS token: (N, d)."""
+        """The mean output of the prompts ``chosen`` (N, K), which have the position of the CLS
+        token: (N, d).
+        """
         prompts = self.prompts.tokens[chosen].flatten(1, 2) + self.backbone.cls_position
         return self.network.tokens(images, 1 + prompts.shape[1], prompts=prompts)[:, 1:].mean(dim=1)

@@ -1,4 +1,6 @@
-"""LAE: an online PET that is trained, an offline one that is its moving average, and the surer of both answers."""
+"""LAE: an online PET that is trained, an offline one that is its moving average, and the surer of
+both answers.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,17 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
+from safecl.heads.left_out import LeftOut
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
-from safecl.methods.method import Fit, Network, TunedMethod
+from safecl.methods.experts import Ensemble, Expert
+from safecl.methods.method import Fit, TunedMethod
 from safecl.methods.settings.lae import LaeSettings
+from safecl.methods.tuning import begin
 from safecl.streams.stream import Session
 
 
-class LAE(TunedMethod):
-    """``learner`` is the online one. Both share a head. The average starts after session 1, and moves with every step.
+class LAE(Ensemble, TunedMethod):
+    """``learner`` is the online one. Both share a head. The average starts after session 1, and
+    moves with every step.
 
-    In later sessions the head is trained alone first; the phase after it continues with the optimiser's state.
+    In later sessions the head is trained alone first; the phase after it continues with the
+    optimiser's state.
     """
 
     outputs = ("online", "offline", "lae")
@@ -30,7 +37,8 @@ class LAE(TunedMethod):
         self.head = LinearHead(backbone.width)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        recipe, loss = replace(fit.recipe(), continues=True), partial(self.loss, self.begin(self.head, session))
+        recipe = replace(fit.recipe(), continues=True)
+        loss = partial(self.loss, begin(self, self.head, session))
         if not self.sessions:
             fit("lae", nn.ModuleList([self.learner, self.head]), session, loss)
             self.offline.load_state_dict(self.learner.state_dict())
@@ -39,7 +47,14 @@ class LAE(TunedMethod):
         if alone:
             self.learner.requires_grad_(False)
             first = replace(recipe, epochs=alone)
-            fit("head", nn.ModuleList([self.offline, self.head]), session, loss, recipe=first, after_step=self.average)
+            fit(
+                "head",
+                nn.ModuleList([self.offline, self.head]),
+                session,
+                loss,
+                recipe=first,
+                after_step=self.average,
+            )
             self.learner.requires_grad_(True)
         rest = replace(recipe, epochs=recipe.epochs - alone)
         everything = nn.ModuleList([self.learner, self.offline, self.head])
@@ -51,11 +66,19 @@ class LAE(TunedMethod):
         for mine, theirs in zip(self.offline.parameters(), self.learner.parameters(), strict=True):
             mine.lerp_(theirs, 1 - self.settings.decay)
 
-    @property
-    def networks(self) -> dict[str, Network]:
-        return {"online": self.learner, "offline": self.offline}
+    def experts(self) -> dict[str, Expert]:
+        learners = {"online": self.learner, "offline": self.offline}
+        return {
+            name: Expert(name, "head", {name: learner}, self.head, moves=True)
+            for name, learner in learners.items()
+        }
 
-    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def answer(
+        self, features: Mapping[str, Tensor], left_out: LeftOut | None = None
+    ) -> dict[str, Tensor]:
         """The logarithm of the larger probability of each class."""
-        online, offline = (self.head(features[name]).log_softmax(dim=1) for name in ("online", "offline"))
-        return {"online": online, "offline": offline, "lae": torch.maximum(online, offline)}
+        each = {
+            name: expert.logits(features).log_softmax(dim=1)
+            for name, expert in self.experts().items()
+        }
+        return {**each, "lae": torch.maximum(*each.values())}

@@ -1,4 +1,6 @@
-"""LoRanPAC: least squares on many random features of every session, by singular vectors of which some are cut off."""
+"""LoRanPAC: least squares on many random features of every session, by singular vectors of which
+some are cut off.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,27 +11,35 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
-from safecl.heads.ridge import random_projection
-from safecl.heads.tensors import precise, without
+from safecl.heads.left_out import LeftOut
+from safecl.heads.protocol import PerClass, Trained
+from safecl.heads.random_features import random_projection
+from safecl.heads.tensors import precise
 from safecl.methods.method import Fit, TunedMethod
+from safecl.methods.parts import Parts, merging
 from safecl.methods.settings.loranpac import LoranpacSettings
+from safecl.methods.tuning import tune
 from safecl.randomness import derive, generator
 from safecl.streams.stream import Session
 
 BUFFER = 11_000  # pictures of a session that are decomposed together
 
 
-class LoRanPAC(TunedMethod):
-    """W = U diag(1 / s²) Uᵀ Q with vectors U (E, k), their singular values s and class sums Q (E, C) of ReLU(f P)."""
+class LoRanPAC(Trained, PerClass, TunedMethod):
+    """W = U diag(1 / s²) Uᵀ Q with vectors U (E, k), their singular values s and class sums Q (E,
+    C) of ReLU(f P).
+    """
 
     outputs = ("loranpac",)
-    anchor = "learner"
     learning = ("vectors", "values", "count", "sums")
-    handles = (*learning, "weight")
+    rows = ("sums", "weight")
+    dim = 1
+    shaped = ("vectors", "values", "count")
 
     def __init__(self, backbone: Backbone, settings: LoranpacSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        d, e = backbone.width, settings.size
+        d = backbone.width
+        e = settings.size
         drawn = random_projection(d, e, derive(seed, "projection", d, e), backbone.device)
         self.projection: Tensor = nn.Buffer(drawn, persistent=False)
         self.vectors: Tensor = nn.Buffer(torch.zeros(e, 0))
@@ -40,9 +50,11 @@ class LoRanPAC(TunedMethod):
 
     def learn(self, session: Session, fit: Fit) -> None:
         if not self.sessions:
-            self.tune(self.learner, self.settings.scale, session, fit)
+            tune(self, self.learner, self.settings.scale, session, fit)
         targets, features = fit.features(session, self.learner)
-        order = torch.randperm(len(targets), generator=generator(self.seed, "order", self.sessions)).to(targets.device)
+        order = torch.randperm(
+            len(targets), generator=generator(self.seed, "order", self.sessions)
+        ).to(targets.device)
         self.sums = F.pad(self.sums, (0, len(self.classes) - self.sums.shape[1]))
         for rows in torch.split(order, BUFFER):
             h = torch.relu(features[rows] @ self.projection).T
@@ -51,30 +63,43 @@ class LoRanPAC(TunedMethod):
         self.refresh()
 
     def extend(self, h: Tensor) -> None:
-        """Add columns h (E, m) by the vectors of [diag(s), Uᵀh; 0, R], h − U Uᵀh = Q R, and cut off what is beyond."""
-        s, a, self.count = self.settings, self.vectors.T @ h, self.count + h.shape[1]
+        """Add columns h (E, m) by the vectors of [diag(s), Uᵀh; 0, R], h − U Uᵀh = Q R, and cut off
+        what is beyond.
+        """
+        s = self.settings
+        a = self.vectors.T @ h
+        self.count = self.count + h.shape[1]
         q, r = torch.linalg.qr(h - self.vectors @ a)
-        inner = precise(torch.cat([torch.cat([self.values.diag(), a], dim=1), F.pad(r, (len(a), 0))]))
-        squares, turn = torch.linalg.eigh(inner @ inner.T)  # float64, so that squares lose nothing float32 has
-        rank = min(round((1 - s.cut) * int(self.count)), s.rank, round((1 - s.cut) * s.size), len(squares))
+        inner = precise(
+            torch.cat([torch.cat([self.values.diag(), a], dim=1), F.pad(r, (len(a), 0))])
+        )
+        # float64, so that squares lose nothing float32 has
+        squares, turn = torch.linalg.eigh(inner @ inner.T)
+        rank = min(
+            round((1 - s.cut) * int(self.count)), s.rank, round((1 - s.cut) * s.size), len(squares)
+        )
         self.values = squares.flip(0)[:rank].clamp(min=0).sqrt().to(h)
-        found = torch.linalg.qr(torch.cat([self.vectors, q], dim=1) @ turn.flip(1)[:, :rank].to(h))[0]
-        self.vectors = found * torch.where(found.sum(dim=0) < 0, -1.0, 1.0)  # signs are arbitrary: the same everywhere
+        found = torch.linalg.qr(torch.cat([self.vectors, q], dim=1) @ turn.flip(1)[:, :rank].to(h))[
+            0
+        ]
+        # signs are arbitrary: the same everywhere
+        self.vectors = found * torch.where(found.sum(dim=0) < 0, -1.0, 1.0)
 
     def refresh(self) -> None:
-        """The weights; a direction that is rounding alone, of less than 10⁻⁶ whatever E is, says nothing."""
+        """The weights; a direction that is rounding alone, of less than 10⁻⁶ whatever E is, says
+        nothing.
+        """
         some = self.values > self.values[:1] * 100 * torch.finfo(self.values.dtype).eps
         inverse = torch.where(some, self.values.square().reciprocal(), 0)
         self.weight = self.vectors @ (inverse[:, None] * (self.vectors.T @ self.sums))
 
-    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def answer(
+        self, features: Mapping[str, Tensor], left_out: LeftOut | None = None
+    ) -> dict[str, Tensor]:
         return {"loranpac": torch.relu(features["learner"] @ self.projection) @ self.weight}
 
-    def drop_class(self, index: int) -> None:
-        super().drop_class(index)
-        self.sums, self.weight = (without(each, index, dim=1) for each in (self.sums, self.weight))
+    def parts(self) -> Parts:
+        return merging(super().parts(), [self.learner], "keep")
 
     def merge(self, *_: Any) -> None:
-        raise SafeclError(
-            "The models cannot be merged: they have cut off singular vectors, so the rest does not add up."
-        )
+        raise SafeclError("merge.cut-off")

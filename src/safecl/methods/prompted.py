@@ -1,4 +1,6 @@
-"""What the prompt methods share: a frozen network that takes prompts, its bare features as queries, a growing head."""
+"""What the prompt methods share: a frozen network that takes prompts, its bare features as queries,
+a growing head.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
+from safecl.heads.left_out import LeftOut
 from safecl.heads.linear import LinearHead
 from safecl.heads.protocol import Trained
 from safecl.heads.tensors import GrowingList
@@ -17,6 +20,7 @@ from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.method import Batch, Fit, Judged, Method
 from safecl.methods.settings.base import MethodSettings
+from safecl.methods.tuning import begin
 from safecl.pet.settings import NoPetSettings
 from safecl.streams.stream import Session
 
@@ -24,20 +28,27 @@ from safecl.streams.stream import Session
 class PromptMethod(Method):
     """``prompts`` are trained with a linear head on cross-entropy over the session's classes.
 
-    The originals have a head of all classes from the start, and mask those to come: it is the same as one that grows.
+    The originals have a head of all classes from the start, and mask those to come: it is the same
+    as one that grows.
     """
 
     prompts: nn.Module  # all that is trained besides the head
 
     def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
+        backbone.check_inserts()
         self.network = Learner(backbone, NoPetSettings())
         self.head = LinearHead(backbone.width)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current = self.begin(self.head, session)
-        trained, judged = nn.ModuleList([self.prompts, self.head]), Judged(self.prompts, self.features)
-        fit(self.name, trained, session, partial(self.loss, current), judged=judged)
+        current = self.begin(session)
+        trained = nn.ModuleList([self.prompts, self.head])
+        judged = Judged(self.prompts, self.features)
+        fit(self.settings.name, trained, session, partial(self.loss, current), judged=judged)
+
+    def begin(self, session: Session) -> Tensor:
+        """Make room in the head for the session; the indices of its classes, sorted: (K,)."""
+        return begin(self, self.head, session)
 
     @torch.no_grad()
     def query(self, images: Tensor) -> Tensor:
@@ -46,7 +57,9 @@ class PromptMethod(Method):
 
     @abstractmethod
     def terms(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Prompted features (N, d) of the whole batch, and the terms of the loss besides the cross-entropy."""
+        """Prompted features (N, d) of the whole batch, and the terms of the loss besides the
+        cross-entropy.
+        """
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor:
@@ -59,8 +72,10 @@ class PromptMethod(Method):
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         return {"prompted": self.features(images)}
 
-    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {self.name: self.head(features["prompted"])}
+    def answer(
+        self, features: Mapping[str, Tensor], left_out: LeftOut | None = None
+    ) -> dict[str, Tensor]:
+        return {self.settings.name: self.head(features["prompted"])}
 
 
 class GrowingParameters(Trained, GrowingList):

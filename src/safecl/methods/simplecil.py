@@ -1,44 +1,54 @@
-"""SimpleCIL (nearest class mean): the mean feature of every class under the frozen backbone, compared by cosine."""
+"""SimpleCIL (nearest class mean): the mean feature of every class under the frozen backbone,
+compared by cosine.
+"""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.methods.method import Fit, Method, Network
+from safecl.heads.left_out import LeftOut
+from safecl.learner import Learner
+from safecl.methods.experts import Ensemble, Expert
+from safecl.methods.method import Fit, Judging
 from safecl.methods.settings.base import MethodSettings
 from safecl.streams.stream import Session
 
 
-class SimpleCIL(Method):
+class SimpleCIL(Ensemble):
     """Nothing is trained. More pictures of a known class refine its mean."""
 
     outputs = ("simplecil",)
-    anchor = "backbone"
-    leaves_out = True
+    judging: ClassVar = Judging()
 
-    def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0, networks: int = 1) -> None:
+    def __init__(
+        self, backbone: Backbone, settings: MethodSettings, seed: int = 0, networks: int = 1
+    ) -> None:
         super().__init__(backbone, settings, seed)
-        self.prototypes = CosineHead(networks * backbone.width, scale=1.0, unit=False).requires_grad_(False)
+        width = networks * backbone.width
+        self.prototypes = CosineHead(width, scale=1.0, unit=False).requires_grad_(False)
 
-    @property
-    def networks(self) -> dict[str, Network]:
+    def compared(self) -> dict[str, Learner | Backbone]:
         """A class is the mean of their features side by side."""
         return {"backbone": self.backbone}
 
-    @property
-    def reads(self) -> dict[str, tuple[str, ...]]:
-        return {"prototypes": tuple(self.networks)}
+    def experts(self) -> dict[str, Expert]:
+        means = Expert("means", "prototypes", self.compared(), self.prototypes)
+        return {"means": means}
 
     def learn(self, session: Session, fit: Fit) -> None:
-        targets, *features = fit.features(session, *self.networks.values())
-        self.prototypes.observe(torch.cat(features, dim=1), targets)
+        networks = self.networks
+        targets, *found = fit.features(session, *networks.values())
+        features = dict(zip(networks, found, strict=True))
+        self.prototypes.observe(self.experts()["means"].of(features), targets)
         self.prototypes.imprint()
 
-    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {self.name: self.prototypes(torch.cat([features[name] for name in self.networks], dim=1))}
+    def answer(
+        self, features: Mapping[str, Tensor], left_out: LeftOut | None = None
+    ) -> dict[str, Tensor]:
+        return {self.settings.name: self.experts()["means"].logits(features, left_out)}
 
     def refresh(self) -> None:
         self.prototypes.imprint()

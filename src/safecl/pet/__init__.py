@@ -1,1 +1,3 @@
-"""Parameter-efficient tuning: small trainable modules on a frozen backbone; and full fine-tuning of a copy of it."""
+"""Parameter-efficient tuning: small trainable modules on a frozen backbone; and full fine-tuning of
+a copy of it.
+"""

@@ -24,7 +24,8 @@ DECIMALS = re.compile(r"(\.\d\d)\d+")  # two are enough for a place on a screen
 
 @contextmanager
 def canvas(size: Size, panes: int = 1, across: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure of ``panes`` quiet axes: no box, a pale grid behind the data, the background left to the page.
+    """A figure of ``panes`` quiet axes: no box, a pale grid behind the data, the background left to
+    the page.
 
     It is built without pyplot and changes no global state; the user's matplotlibrc has no say.
     """
@@ -61,19 +62,29 @@ def saved(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     figure.patch.set(visible=True, facecolor="white")
     with mpl.rc_context({"svg.hashsalt": "safecl"}):
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {})
+        figure.savefig(
+            buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {}
+        )
     return buffer.getvalue()
 
 
 def inline_svg(figure: Figure, label: str, key: str) -> Markup:
-    """The figure as an ``<svg>`` element; ``label`` says it in words, ``key`` keeps its ids apart from others'."""
+    """The figure as an ``<svg>`` element; ``label`` says it in words, ``key`` keeps its ids apart
+    from others'.
+    """
     prefix = f"f{hashlib.blake2s(key.encode(), digest_size=6).hexdigest()}"
     buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(
+            buffer,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     text = buffer.getvalue()
     body = text[text.index(">", text.index("<svg")) + 1 :]
-    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL)
+    body = re.sub(
+        r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL
+    )
     body = re.sub(r'\bid="', f'id="{prefix}-', body)
     body = re.sub(r'(xlink:href="|url\()#', rf"\g<1>#{prefix}-", body).replace("xlink:href", "href")
     for light in DARK:
@@ -81,4 +92,6 @@ def inline_svg(figure: Figure, label: str, key: str) -> Markup:
     width, height = (round(72 * inches, 2) for inches in figure.get_size_inches())
     body = re.sub(r"<[^>]*>", lambda tag: DECIMALS.sub(r"\1", tag[0]), re.sub(r"\n\s*", "\n", body))
     # Every user text went through matplotlib's own XML escaping; the label is escaped here.
-    return Markup(f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}">{body}')
+    return Markup(
+        f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}">{body}'
+    )

@@ -1,4 +1,6 @@
-"""The page of one or several runs, from their folders; and what it shows as files: SVG and PNG, CSV and LaTeX."""
+"""The page of one or several runs, from their folders; and what it shows as files: SVG and PNG, CSV
+and LaTeX.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +25,23 @@ T = TypeVar("T")
 
 
 def write_page(
-    folders: Sequence[Path], target: Path, title: str, first: Sequence[Table] = (), *, force: bool | None = None
+    folders: Sequence[Path],
+    target: Path,
+    title: str,
+    first: Sequence[Table] = (),
+    *,
+    force: bool | None = None,
 ) -> Path:
-    """Draw the runs in ``folders`` into the one HTML file ``target``. ``first``: tables before the other numbers."""
+    """Draw the runs in ``folders`` into the one HTML file ``target``. ``first``: tables before the
+    other numbers.
+    """
     runs = read_runs(folders)
     choice = panels.choose(runs)
-    mains, found = choice.mains, all_tables(choice)
-    answering = [one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]
+    mains = choice.mains
+    found = all_tables(choice)
+    answering = [
+        one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)
+    ]
     html = render(
         "run.html",
         title=title,
@@ -65,7 +77,9 @@ def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
     written: list[Path] = []
     for name, figure in distinct(all_figures(runs)):
         written += save(figure, target / name)
-    every = [(kind, table) for kind, some in all_tables(panels.choose(runs)).items() for table in some]
+    every = [
+        (kind, table) for kind, some in all_tables(panels.choose(runs)).items() for table in some
+    ]
     for name, table in distinct((slug(f"{kind} {table.title}"), table) for kind, table in every):
         texts = {"csv": as_csv(table), "tex": as_latex(table)}
         written += [write(target / f"{name}.{kind}", text, kind) for kind, text in texts.items()]
@@ -92,7 +106,10 @@ def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
 def all_tables(choice: panels.Choice) -> dict[str, list[Table]]:
     """By kind: the numbers and the costs of all runs, then those of single ones."""
     begun = [one for one in choice.mains if one.run.metrics]
-    found = {"accuracy": tables.accuracy_tables(choice.listed), "costs": [tables.kept(begun)] if begun else []}
+    found = {
+        "accuracy": tables.accuracy_tables(choice.listed),
+        "costs": [tables.kept(begun)] if begun else [],
+    }
     for kind, make in tables.OF_A_RUN.items():
         found[kind] = [table for run, name in choice.detailed if (table := make(run, name))]
     return found

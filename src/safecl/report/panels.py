@@ -14,8 +14,11 @@ from safecl.report.drawing import Size, canvas, inline_svg
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
 
-# Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
-WIDE, NARROW, PANEL = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9)
+# Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be
+# read.
+WIDE = (12.6, 4.5)
+NARROW = (4.3, 3.7)
+PANEL = (4.3, 2.9)
 LARGER = 1.25  # a figure as a file, with a title and a legend of its own
 DRAWN = len(PALETTE)  # configurations with curves and bars: each has a colour of its own
 DETAILED = 6  # of them, those with figures and pictures of their own
@@ -40,7 +43,9 @@ class Choice:
     @property
     def barred(self) -> list[Series]:
         """What has bars by session."""
-        return [one for one in (self.series if len(self.mains) <= DETAILED else self.best) if one.pooled]
+        return [
+            one for one in (self.series if len(self.mains) <= DETAILED else self.best) if one.pooled
+        ]
 
     @property
     def detailed(self) -> list[tuple[Run, str]]:
@@ -51,9 +56,13 @@ class Choice:
 def choose(runs: Sequence[Run]) -> Choice:
     every = all_series(runs, fold_seeds=True)
     mains = [one for one in every if one.main]
-    best, crowded, series = _best(mains, DRAWN), len(mains) > DRAWN, every
+    best = _best(mains, DRAWN)
+    crowded = len(mains) > DRAWN
+    series = every
     if crowded:
-        series = best = [replace(one, colour=colour) for one, colour in zip(best, PALETTE, strict=True)]
+        series = best = [
+            replace(one, colour=colour) for one, colour in zip(best, PALETTE, strict=True)
+        ]
     return Choice(every, mains, series, best, _best(mains, DETAILED), crowded)
 
 
@@ -72,7 +81,8 @@ def seeded(one: Series, run: Run) -> str:
 class Panel:
     """A figure under its own name, and for a page a colour for each thing that it tells apart.
 
-    ``draw``: draws it and gives its description. ``file``: the name of its file, which no other figure of a page has.
+    ``draw``: draws it and gives its description. ``file``: the name of its file, which no other
+    figure of a page has.
     """
 
     name: str
@@ -87,7 +97,9 @@ class Panel:
         """For a page, which has its title and its legend."""
         with canvas(self.size) as (figure, (axes,)):
             described = self.draw(axes)
-        return inline_svg(figure, f"{self.name}: {described}" if self.name else described, self.file)
+        return inline_svg(
+            figure, f"{self.name}: {described}" if self.name else described, self.file
+        )
 
     def figure(self) -> Figure:
         """With a title and a legend."""
@@ -101,7 +113,8 @@ class Panel:
 
 def curves(series: Sequence[Series]) -> dict[str, Panel]:
     """The same curves for a desk and for a phone, of which the page shows one."""
-    draw, sizes = partial(figures.accuracy_curves, series=series), {"wide": WIDE, "narrow": NARROW}
+    draw = partial(figures.accuracy_curves, series=series)
+    sizes = {"wide": WIDE, "narrow": NARROW}
     return {name: Panel("", f"curve-{name}", draw, size) for name, size in sizes.items()}
 
 
@@ -109,13 +122,19 @@ def all_panels(choice: Choice) -> dict[str, list[Panel]]:
     """By section of the page."""
     found: dict[str, list[Panel]] = {"bars": [], "weights": [], "losses": []}
     for one in choice.barred:
-        draw, colour = partial(figures.session_bars, one=one), variable(one.colour.light)
+        draw = partial(figures.session_bars, one=one)
+        colour = variable(one.colour.light)
         found["bars"].append(Panel(one.name, f"bars {one.name}", draw, colour=colour))
     for run, name in choice.detailed:
         if weighed := run.weights():
-            found["weights"].append(Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed)))
+            found["weights"].append(
+                Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed))
+            )
         for phase in figures.phases(run):
-            draw, title = partial(figures.loss_curves, run=run, phase=phase), f"{name}: {phase}"
-            legend = [(term, variable(c.light)) for term, c in figures.loss_colours(run, phase).items()]
+            draw = partial(figures.loss_curves, run=run, phase=phase)
+            title = f"{name}: {phase}"
+            legend = [
+                (term, variable(c.light)) for term, c in figures.loss_colours(run, phase).items()
+            ]
             found["losses"].append(Panel(title, f"loss {title}", draw, legend=legend))
     return found

@@ -1,20 +1,30 @@
 """Reading a run's folder: the files the engine leaves there, checked and typed, finished or not."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from safecl.errors import SafeclError
 
 Label = Annotated[str, BeforeValidator(str)]  # labels are the user's own: 7 and "7" are shown alike
 # Python's json writes NaN and infinities; to a reader they are missing numbers.
-Number = Annotated[float | None, BeforeValidator(lambda x: None if x in (math.inf, -math.inf) or x != x else x)]
+Number = Annotated[
+    float | None, BeforeValidator(lambda x: None if x in (math.inf, -math.inf) or x != x else x)
+]
 T = TypeVar("T")
 
 
@@ -83,6 +93,7 @@ class Metrics(Part):
     seen: dict[str, Number] = {}
     validation: Validation | None = None
     forgetting: dict[str, Number] = {}
+    metrics: dict[str, dict[str, Number]] = {}  # those of other packages, by their names
     seconds: dict[str, Number] = {}
     peak_memory: Number = None
     images_per_second: Number = None
@@ -105,8 +116,8 @@ class Loss(Part):
 class Example(Part):
     """A test picture and what each output said about it.
 
-    ``why``: drawn by "chance", a mistake of a confused "pair", or one that a method's learners answer differently
-    ("apart").
+    ``why``: drawn by "chance", a mistake of a confused "pair", or one that a method's learners
+    answer differently ("apart").
     """
 
     file: str
@@ -125,7 +136,9 @@ class Weight(NamedTuple):
 
 
 class Prediction(Part):
-    """The answers to a test picture (a line of predictions.jsonl), and how much each learner counts in the method's."""
+    """The answers to a test picture (a line of predictions.jsonl), and how much each learner counts
+    in the method's.
+    """
 
     session: int
     label: Label
@@ -140,7 +153,9 @@ def kind_of_phase(phase: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder; what an unfinished run does not have yet is empty or None. What few pages need is read late."""
+    """A run's folder; what an unfinished run does not have yet is empty or None. What few pages
+    need is read late.
+    """
 
     folder: Path
     facts: Facts
@@ -184,7 +199,9 @@ class Run:
     @property
     def tests_ahead(self) -> bool:
         """Whether sessions to come are tested as well."""
-        return self.last is not None and any(len(row) > self.done for row in self.last.accuracy.values())
+        return self.last is not None and any(
+            len(row) > self.done for row in self.last.accuracy.values()
+        )
 
     @property
     def domain(self) -> bool:
@@ -200,7 +217,9 @@ class Run:
 
     @cached_property
     def losses(self) -> list[Loss]:
-        """The logged training steps. A resumed run may have written a step twice: the last word counts."""
+        """The logged training steps. A resumed run may have written a step twice: the last word
+        counts.
+        """
         lines = _lines(self.folder / "losses.jsonl", Loss)
         return list({(line.session, line.phase, line.step): line for line in lines}.values())
 
@@ -213,7 +232,9 @@ class Run:
         return one.predicted.get(self.facts.main, "")
 
     def weights(self) -> list[Weight]:
-        """How much the fast learner counts in the answers to each class; empty where nothing is weighed."""
+        """How much the fast learner counts in the answers to each class; empty where nothing is
+        weighed.
+        """
         found: dict[tuple[int, str], list[float]] = {}
         for one in self.predictions:
             value = one.weights.get("fast")
@@ -234,24 +255,49 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Read a run's folder; one without facts.json is no run."""
     if not folder.is_dir():
-        raise SafeclError(f"There is no run folder {folder}; give the folder that a run has written.")
+        raise SafeclError("report.run.missing", folder=folder)
     if not (folder / "facts.json").is_file():
-        inside = sorted(folder.glob("*/facts.json")) or sorted(folder.glob("*/*/facts.json"))
+        inside = runs_inside(folder)
         why = f": {folder / 'facts.json'} is missing."
         if inside:
-            why = f" itself but runs inside it, such as {inside[0].parent}; safecl runs {folder} lists them."
-        raise SafeclError(f"{folder} holds no run{why}")
+            why = (
+                f" itself but runs inside it, such as {inside[0]}; safecl runs {folder} lists them."
+            )
+        raise SafeclError("report.run.none", folder=folder, why=why)
     # A resumed run may have written a session twice: the last word counts.
     metrics = {line.session: line for line in _lines(folder / "metrics.jsonl", Metrics)}
     failed = folder / "failed.json"
     return Run(
         folder=folder,
-        facts=_checked(TypeAdapter(Facts), read_bytes(folder / "facts.json"), folder / "facts.json"),
+        facts=_checked(
+            TypeAdapter(Facts), read_bytes(folder / "facts.json"), folder / "facts.json"
+        ),
         metrics=[metrics[session] for session in sorted(metrics)],
         ended=(folder / "summary.json").exists(),
-        failed=_checked(TypeAdapter(dict[str, str]), read_bytes(failed) or b"{}", failed).get("error", ""),
+        failed=_checked(TypeAdapter(dict[str, str]), read_bytes(failed) or b"{}", failed).get(
+            "error", ""
+        ),
         config=read_bytes(folder / "resolved.yaml").decode("utf-8", "replace"),
     )
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """The run folders among ``paths``, and for any other folder those inside it, as of a sweep; no
+    file is one.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_file():
+            raise SafeclError("report.run.file", path=path, parent=path.parent)
+        inside = [] if (path / "facts.json").is_file() else runs_inside(path)
+        found |= dict.fromkeys(inside or [path])
+    return list(found)
+
+
+def runs_inside(folder: Path) -> list[Path]:
+    """The run folders below one, or else those below them."""
+    files = sorted(folder.glob("*/facts.json")) or sorted(folder.glob("*/*/facts.json"))
+    return [file.parent for file in files]
 
 
 def read_bytes(path: Path) -> bytes:
@@ -261,11 +307,13 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise SafeclError(f"Cannot read {path}: {error.strerror}.") from error
+        raise SafeclError("report.file.unreadable", path=path, strerror=error.strerror) from error
 
 
 def _lines(path: Path, kind: type[T]) -> Iterator[T]:
-    """The JSON lines of a file; a last one without a line break was torn by a kill and is omitted."""
+    """The JSON lines of a file; a last one without a line break was torn by a kill and is
+    omitted.
+    """
     adapter = TypeAdapter(kind)
     # Split the bytes: a tear may fall inside a character, and a label may hold Unicode line breaks.
     lines = read_bytes(path).split(b"\n")
@@ -285,4 +333,4 @@ def _checked(adapter: TypeAdapter[T], raw: bytes, path: Path, where: str = "") -
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole"
         message = f"{where}{field}: {first['msg'][0].lower()}{first['msg'][1:]}"
-        raise SafeclError(f"{path} is damaged: {message}.") from error
+        raise SafeclError("report.file.damaged", path=path, message=message) from error

@@ -1,4 +1,6 @@
-"""A series is one output of a configuration, with the name and the colours that it wears in every figure and table."""
+"""A series is one output of a configuration, with the name and the colours that it wears in every
+figure and table.
+"""
 
 import re
 from collections import Counter
@@ -15,7 +17,9 @@ SEED = re.compile(r"^seed:.*\n?", flags=re.MULTILINE)
 
 
 class Curve:
-    """(session, mean over the runs of a number) after each finished session that has one; read from a series."""
+    """(session, mean over the runs of a number) after each finished session that has one; read from
+    a series.
+    """
 
     def __init__(self, number: Callable[[Metrics, str], float | None]) -> None:
         self.number = number
@@ -48,10 +52,11 @@ class Average(Last):
 
 @dataclass(frozen=True)
 class Series:
-    """One output of runs that differ in their seed alone: every number is the mean over those that have begun.
+    """One output of runs that differ in their seed alone: every number is the mean over those that
+    have begun.
 
-    ``main`` marks the output that the method answers with. Accuracies are on all that was tested, or on what was
-    learned (``seen``): another number only where domains to come are tested as well.
+    ``main`` marks the output that the method answers with. Accuracies are on all that was tested,
+    or on what was learned (``seen``): another number only where domains to come are tested as well.
     """
 
     runs: tuple[Run, ...]
@@ -66,14 +71,31 @@ class Series:
     lost = Curve(lambda line, output: line.forgetting.get(output) if line.session > 1 else None)
     seconds = Curve(lambda line, _: line.seconds.get("total"))
 
-    final, final_seen, final_validation = Last(pooled), Last(seen), Last(validation)
-    average, average_seen, average_validation = Average(pooled), Average(seen), Average(validation)
-    forgetting = Last(lost)  # mean drop from the best accuracy of each earlier session; undefined after the first
+    final = Last(pooled)
+    final_seen = Last(seen)
+    final_validation = Last(validation)
+    average = Average(pooled)
+    average_seen = Average(seen)
+    average_validation = Average(validation)
+    # mean drop from the best accuracy of each earlier session; undefined after the first
+    forgetting = Last(lost)
 
     @property
     def run(self) -> Run:
-        """The least advanced of those that have begun, so that there is a mean after each of its sessions."""
+        """The least advanced of those that have begun, so that there is a mean after each of its
+        sessions.
+        """
         return min(self.runs, key=lambda run: run.done or run.total + 1)
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """What metrics of other packages say after the newest session, by their names."""
+        lines = self.lines(self.run.done)
+        names = dict.fromkeys(name for line in lines for name in line.metrics)
+        return {
+            name: mean(line.metrics.get(name, {}).get(self.output) for line in lines)
+            for name in names
+        }
 
     @property
     def time(self) -> float:
@@ -85,21 +107,33 @@ class Series:
         """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
         result = {}
         for session in range(1, self.run.done + 1):
-            columns = zip(*(line.accuracy.get(self.output, []) for line in self.lines(session)), strict=False)
+            columns = zip(
+                *(line.accuracy.get(self.output, []) for line in self.lines(session)), strict=False
+            )
             result[session] = [mean(column) for column in columns]
         return result
 
     def deviation(self, kind: str) -> float | None:
-        """The sample standard deviation over seeds of a number such as "final"; None for fewer than two."""
-        alone = [replace(self, runs=(run,)) for run in self.runs if run.done and run.done == self.run.done]
+        """The sample standard deviation over seeds of a number such as "final"; None for fewer than
+        two.
+        """
+        alone = [
+            replace(self, runs=(run,))
+            for run in self.runs
+            if run.done and run.done == self.run.done
+        ]
         found = [value for one in alone if (value := attrgetter(kind)(one)) is not None]
         return stdev(found) if len(found) > 1 else None
 
     def band(self) -> list[tuple[int, float, float]]:
-        """(session, mean − deviation, mean + deviation) of ``pooled``, where there are two seeds or more."""
+        """(session, mean − deviation, mean + deviation) of ``pooled``, where there are two seeds or
+        more.
+        """
         result = []
         for session, middle in self.pooled:
-            found = [v for line in self.lines(session) if (v := line.pooled.get(self.output)) is not None]
+            found = [
+                v for line in self.lines(session) if (v := line.pooled.get(self.output)) is not None
+            ]
             if len(found) > 1:
                 result.append((session, middle - stdev(found), middle + stdev(found)))
         return result
@@ -133,7 +167,8 @@ def by_stream(series: Iterable[Series]) -> dict[tuple[str, ...], list[Series]]:
 
 
 def all_series(runs: Sequence[Run], fold_seeds: bool = False) -> list[Series]:
-    """Every output of every run, a run's main output first; names are unique, colours as far as they reach.
+    """Every output of every run, a run's main output first; names are unique, colours as far as
+    they reach.
 
     ``fold_seeds``: runs that differ in their seed alone are one.
     """
@@ -142,7 +177,9 @@ def all_series(runs: Sequence[Run], fold_seeds: bool = False) -> list[Series]:
     outputs = Counter(output for run in firsts for output in _sides(run))
     keys = [key for run in firsts for key in (run.facts.method, *_sides(run))]
     # A method or learner that comes again has another colour.
-    colours = iter(paired(f"{key} {i}" if key in keys[:i] else key for i, key in enumerate(keys)).values())
+    colours = iter(
+        paired(f"{key} {i}" if key in keys[:i] else key for i, key in enumerate(keys)).values()
+    )
     result: list[Series] = []
     for group, name in zip(groups, run_names(firsts), strict=True):
         result.append(Series(tuple(group), group[0].facts.main, name, next(colours), True))
@@ -157,7 +194,14 @@ def fold(runs: Sequence[Run]) -> list[list[Run]]:
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         facts = run.facts
-        about = (facts.method, facts.title, facts.preset, facts.pet or "", facts.backbone, *facts.outputs)
+        about = (
+            facts.method,
+            facts.title,
+            facts.preset,
+            facts.pet or "",
+            facts.backbone,
+            *facts.outputs,
+        )
         stream = (facts.stream.name, facts.stream.protocol, str(run.total))
         groups.setdefault((*about, *stream, SEED.sub("", run.config)), []).append(run)
     result = []
@@ -182,7 +226,9 @@ def _sides(run: Run) -> list[str]:
 
 
 def _differences(runs: Sequence[Run]) -> list[str]:
-    """What tells runs apart: settings, else the folder's name, or with that of the folder it is in, else a number."""
+    """What tells runs apart: settings, else the folder's name, or with that of the folder it is in,
+    else a number.
+    """
     facts = [run.facts for run in runs]
     told = {
         "preset": [one.preset or "none" for one in facts],
@@ -192,7 +238,9 @@ def _differences(runs: Sequence[Run]) -> list[str]:
         "seed": [str(one.seed) for one in facts],
     }
     differ = {key: values for key, values in told.items() if len(set(values)) > 1}
-    settings = [", ".join(f"{key} {values[i]}" for key, values in differ.items()) for i in range(len(runs))]
+    settings = [
+        ", ".join(f"{key} {values[i]}" for key, values in differ.items()) for i in range(len(runs))
+    ]
     folders = [["/".join(run.folder.parts[-depth:]) for run in runs] for depth in (1, 2)]
     unique = (names for names in (settings, *folders) if len(set(names)) == len(runs))
     return next(unique, [f"run {i}" for i in range(1, len(runs) + 1)])

@@ -30,32 +30,52 @@ def accuracy_tables(series: Sequence[Series]) -> list[Table]:
 
 
 def at_the_end(series: Sequence[Series]) -> Table:
-    """One row for each series: the measures that papers give; a column only where one has a number."""
+    """One row for each series: the measures that papers give; a column only where one has a
+    number.
+    """
     rows: list[list[Cell]] = []
     streams = by_stream(one for one in series if one.main and one.final is not None)
     domains = [one.run.domain for one in series]
     several = any(len(one.runs) > 1 for one in series)
+    metrics = list(dict.fromkeys(name for one in series for name in one.metrics))
     for one, domain in zip(series, domains, strict=True):
         rivals = streams.get(stream_key(one.run), [])
-        best = one.main and len(rivals) > 1 and one.final == max(rival.final or 0.0 for rival in rivals)
+        best = (
+            one.main
+            and len(rivals) > 1
+            and one.final == max(rival.final or 0.0 for rival in rivals)
+        )
         cells = [Cell(one.name), _measured(one, "final", best)]
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
         cells += numbers(words.percent, one.average, one.average_seen if domain else None)
         cells += numbers(words.points, one.forgetting)
+        cells += numbers(_number, *(one.metrics.get(name) for name in metrics))
         rows.append([*cells, _measured(one, "final_validation")])
     average = "Average over sessions" + (", all domains" if any(domains) else "")
-    heads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
-    heads += ["Forgetting", "Validation"]
+    heads = [
+        "Output",
+        "Final accuracy",
+        "Seeds",
+        average,
+        "Average over sessions, domains learned so far",
+    ]
+    heads += ["Forgetting", *map(_head, metrics), "Validation"]
     return make_table("At the end", heads, rows).filled()
 
 
 def _measured(one: Series, kind: str, best: bool = False) -> Cell:
-    return Cell(sentences.measured(one, kind), best, value=getattr(one, kind), spread=sentences.spread(one, kind))
+    return Cell(
+        sentences.measured(one, kind),
+        best,
+        value=getattr(one, kind),
+        spread=sentences.spread(one, kind),
+    )
 
 
 def after_each_session(series: Sequence[Series]) -> list[Table]:
     """Runs on the same stream stand in one table; each other stream has its own."""
-    result, streams = [], by_stream(series)
+    result = []
+    streams = by_stream(series)
     for key, ones in streams.items():
         title = f"After each session, in percent{f' ({key[0]})' if len(streams) > 1 else ''}"
         mains = [one for one in ones if one.main]
@@ -65,12 +85,18 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
             title += ": on all domains, also those to come"
         result.append(_sessions(title, ones, "pooled"))
         if any(one.validation for one in ones):
-            result.append(_sessions(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
+            result.append(
+                _sessions(
+                    f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"
+                )
+            )
     return result
 
 
 def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
-    """A row for each output, a column for each session; ``kind`` of accuracy: pooled, seen or validation."""
+    """A row for each output, a column for each session; ``kind`` of accuracy: pooled, seen or
+    validation.
+    """
     lines = {line.session: line for one in series for line in one.run.metrics}
     curves = [dict(getattr(one, kind)) for one in series]
     mains = [curve for one, curve in zip(series, curves, strict=True) if one.main]
@@ -78,7 +104,8 @@ def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
     for one, curve in zip(series, curves, strict=True):
         cells = [Cell(one.name)]
         for session in sorted(lines):
-            value, most = curve.get(session), max((each[session] for each in mains if session in each), default=None)
+            value = curve.get(session)
+            most = max((each[session] for each in mains if session in each), default=None)
             best = one.main and len(mains) > 1 and value is not None and value == most
             cells.append(Cell(words.bare_percent(value), best, value=value))
         rows.append(cells)
@@ -92,9 +119,21 @@ def decisions(run: Run, name: str) -> Table | None:
     noted = [(str(line.session), flatten(line.notes)) for line in run.metrics]
     keys = list(dict.fromkeys(key for _, notes in noted for key in notes))
     # Of keys that are not known here, their own words.
-    heads = [DECISIONS[key][0] if key in DECISIONS else key.replace("_", " ").replace(".", ": ") for key in keys]
-    rows = [[Cell(session), *(_decision(key, notes.get(key)) for key in keys)] for session, notes in noted]
-    return make_table(name, ["Session", *map(words.upper_first, heads)], rows) if keys else None
+    heads = [DECISIONS[key][0] if key in DECISIONS else _head(key) for key in keys]
+    rows = [
+        [Cell(session), *(_decision(key, notes.get(key)) for key in keys)]
+        for session, notes in noted
+    ]
+    return make_table(name, ["Session", *heads], rows) if keys else None
+
+
+def _head(key: str) -> str:
+    """Somebody's own name for a number, as the head of a column."""
+    return words.upper_first(key.replace("_", " ").replace(".", ": "))
+
+
+def _number(value: float | None) -> str:
+    return words.NONE if value is None else f"{value:.4g}"
 
 
 def _decision(key: str, value: object) -> Cell:
@@ -102,7 +141,9 @@ def _decision(key: str, value: object) -> Cell:
         _, yes, no = DECISIONS.get(key, (key, "yes", "no"))
         return Cell(yes if value else no, value=float(value))
     if isinstance(value, int | float):
-        return Cell(words.percent(float(value)) if key in DECISIONS else f"{value:.4g}", value=float(value))
+        return Cell(
+            words.percent(float(value)) if key in DECISIONS else f"{value:.4g}", value=float(value)
+        )
     if isinstance(value, list | tuple):
         return Cell(", ".join(_decision("", one).text for one in value))
     return Cell(words.NONE if value is None else str(value))
@@ -114,9 +155,12 @@ def by_class(run: Run, name: str) -> Table | None:
     for one in run.predictions:
         answers.setdefault(one.label, Counter())[run.said(one)] += 1
     rows = []
-    for label, given in sorted(answers.items(), key=lambda item: (item[1][item[0]] / item[1].total(), item[0])):
+    for label, given in sorted(
+        answers.items(), key=lambda item: (item[1][item[0]] / item[1].total(), item[0])
+    ):
         wrong = [(times, other) for other, times in given.items() if other != label]
-        pictures, share = given.total(), given[label] / given.total()
+        pictures = given.total()
+        share = given[label] / given.total()
         cells = [Cell(label, label=True), Cell(words.accuracy(share, pictures), value=share)]
         cells += numbers(words.count, pictures)
         rows.append([*cells, Cell(max(wrong)[1], label=True) if wrong else Cell(words.NONE)])
@@ -144,16 +188,25 @@ def _seconds(line: Metrics) -> dict[str, float | None]:
     for phase in line.phases:
         kind = kind_of_phase(phase.phase)
         found[kind] = (found.get(kind) or 0.0) + (phase.seconds or 0.0)
-    return found | {stage: value for stage, value in line.seconds.items() if stage != "fit" or not found}
+    return found | {
+        stage: value for stage, value in line.seconds.items() if stage != "fit" or not found
+    }
 
 
 def kept(series: Sequence[Series]) -> Table:
     """What each method trains and keeps, and what it took: time and peak over all sessions."""
     rows = []
     for one in series:
-        run, first, last = one.run, one.run.metrics[0], one.run.metrics[-1]
-        peak = max((line.peak_memory for line in run.metrics if line.peak_memory is not None), default=None)
-        cells = [Cell(one.name), *numbers(words.count, run.parameters.learnable, run.parameters.stored)]
+        run = one.run
+        first = one.run.metrics[0]
+        last = one.run.metrics[-1]
+        peak = max(
+            (line.peak_memory for line in run.metrics if line.peak_memory is not None), default=None
+        )
+        cells = [
+            Cell(one.name),
+            *numbers(words.count, run.parameters.learnable, run.parameters.stored),
+        ]
         cells += numbers(words.size, first.bytes_kept, last.bytes_kept, peak)
         rows.append(cells + numbers(words.duration, one.time))
     heads = ["Run", "Learnable numbers", "Numbers kept", "Kept after session 1", "Kept at the end"]

@@ -1,4 +1,6 @@
-"""Pages from templates: one HTML file each, without a network, light and dark, for screens and for paper."""
+"""Pages from templates: one HTML file each, without a network, light and dark, for screens and for
+paper.
+"""
 
 import base64
 import hashlib
@@ -48,7 +50,9 @@ def render(template: str, **values: Any) -> str:
 
 
 def write(target: Path, text: str, kind: str = "page", force: bool | None = None) -> Path:
-    """Write a page, or another text of a ``kind``, which appears whole or not at all; ``force``: over any file."""
+    """Write a page, or another text of a ``kind``, which appears whole or not at all; ``force``:
+    over any file.
+    """
     write_output(target, text.encode(), kind, force)
     return target
 
@@ -57,5 +61,7 @@ def make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SafeclError(f"{folder} cannot be made ({error.strerror}); choose another place.") from error
+        raise SafeclError(
+            "report.folder.not-made", folder=folder, strerror=error.strerror
+        ) from error
     return folder

@@ -19,7 +19,8 @@ def percent(value: float | None) -> str:
 def standard_error(value: float, pictures: int) -> float:
     """Of an accuracy on ``pictures`` test pictures.
 
-    That of a share with one more right and one more wrong answer, so that it is not 0 where all or none are right.
+    That of a share with one more right and one more wrong answer, so that it is not 0 where all or
+    none are right.
     """
     share = (value * pictures + 1) / (pictures + 2)
     return math.sqrt(share * (1 - share) / (pictures + 2))

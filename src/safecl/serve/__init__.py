@@ -1,1 +1,3 @@
-"""A service that answers, learns and is taught on a page; the extra ``serve`` installs what it needs."""
+"""A service that answers, learns and is taught on a page; the extra ``serve`` installs what it
+needs.
+"""

@@ -1,10 +1,12 @@
 """The routes of the service, thin: what they call is in the other files of this folder."""
 
 import asyncio
+import os
 import pkgutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from queue import Full
 from typing import Annotated, Any
@@ -18,34 +20,75 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import safecl
-from safecl.classifier.history import as_label, check_labels, check_not_frozen
-from safecl.classifier.store import ModelFile
+from safecl.classifier.modelfile.history import (
+    as_label,
+    check_auditable,
+    check_labels,
+    check_not_frozen,
+)
+from safecl.classifier.modelfile.store import ModelFile
 from safecl.errors import SafeclError
 from safecl.serve import protocol
 from safecl.serve.about import brief, describe
 from safecl.serve.jobs import ENDED, Jobs
-from safecl.serve.limits import OURS, Access, Gate, Refused, busy, check_size, check_step, pictures_of
+from safecl.serve.limits import (
+    LIMITS,
+    OURS,
+    Access,
+    Gate,
+    Limits,
+    Refused,
+    busy,
+    check_size,
+    check_step,
+    pictures_of,
+    refused,
+)
 from safecl.serve.protocol import PICTURE, Asking
 from safecl.streams.labels import check_name
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-HEAD_SECONDS = 15.0  # for the head of a request to arrive
 STOP_SECONDS = 10  # for requests that are being answered when the service stops
 EVERY = 0.1  # seconds between looks at a job
+ERRORS = (
+    SafeclError,
+    RequestValidationError,
+    ValidationError,
+    HTTPException,
+    Full,
+    ClientDisconnect,
+    Exception,
+)
+TELEMETRY = "FASTAPI_OTEL_AUTO_CONFIGURE"  # the variable by which a person asks for traces
+GONE = 499  # what is counted of a client that has hung up: nobody reads it
 SAID = {"application/json": {"example": {"error": "One clear sentence."}}}
 RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused", "content": SAID}}
 RAW = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
-ASKED = {"application/json": {"schema": Asking.model_json_schema(), "example": {"pictures": [PICTURE]}}}
-SENTENCES = {400: "The body is no JSON that can be read.", 405: "Not with this verb.",
-             404: "There is nothing here; GET /openapi.json lists what there is."}  # fmt: skip
-Unknown = Annotated[float, Query(ge=0, lt=1, description="Share of known pictures that may be called unknown.")]
+ASKED = {
+    "application/json": {"schema": Asking.model_json_schema(), "example": {"pictures": [PICTURE]}}
+}
+SENTENCES = {
+    400: "The body is no JSON that can be read.",
+    405: "Not with this verb.",
+    404: "There is nothing here; GET /openapi.json lists what there is.",
+}
+Unknown = Annotated[
+    float, Query(ge=0, lt=1, description="Share of known pictures that may be called unknown.")
+]
+
+Sets = Annotated[
+    float | None, Query(gt=0, lt=1, description="Share of pictures whose set holds their class.")
+]
 
 
 class QuickRequest(Request):
-    """Its JSON is read in a third of the time: nobody is answered meanwhile, and no thread would change that."""
+    """Reads JSON three times as fast as starlette does: nobody else is answered meanwhile, and a
+    thread would not change that.
+    """
 
     async def json(self) -> Any:
         return from_json(await self.body())
@@ -65,47 +108,73 @@ class Service:
     """What the routes share. ``desk``: answers (``answering.Desk``, or replicas of it)."""
 
     def __init__(self, desk: Any, jobs: Jobs) -> None:
-        self.desk, self.jobs, self.answered, self.seconds = desk, jobs, 0, 0.0
+        self.desk = desk
+        self.jobs = jobs
+        self.answered = 0
+        self.seconds = 0.0
 
     def file(self, model: str, version: str | None = None) -> ModelFile:
         """The file that answers, if it is of this version."""
         if model not in self.desk.paths:
-            raise Refused(404, "There is no such model here; GET /api/models lists them.")
+            raise Refused(404, "serve.model.missing")
         file: ModelFile = self.desk.file(model)
         if version not in (None, file.version):
-            raise Refused(404, f"{model} has no such version; its version is {file.version}.")
+            raise Refused(404, "serve.version.missing", model=model, version=file.version)
         return file
 
-    async def answers(self, model: str, pictures: Sequence[bytes], unknown: float, detail: bool = False) -> Any:
+    def health(self, may_read: bool) -> dict[str, Any]:
+        """Whether all models answer from their files; whoever ``may_read`` is told why one does
+        not.
+        """
+        faults = dict(self.desk.faults)
+        told = {"faults": faults} if may_read else {}
+        return {"status": "DEGRADED", **told} if faults else {"status": "UP"}
+
+    async def answers(
+        self,
+        model: str,
+        pictures: Sequence[bytes],
+        unknown: float,
+        detail: bool = False,
+        sets: float | None = None,
+    ) -> Any:
         began = time.monotonic()
-        said, answers = await self.desk.ask(model, pictures, unknown, detail)
+        said, answers, fault = await self.desk.ask(model, pictures, unknown, detail, sets)
         if all("error" in one for one in answers):
-            raise Refused(422, f"The picture cannot be read ({answers[0]['error']}); send another one.")
-        self.answered, self.seconds = self.answered + 1, self.seconds + time.monotonic() - began
-        return said, answers
+            raise Refused(422, "serve.pictures.none-readable", reason=answers[0]["error"])
+        self.answered = self.answered + 1
+        self.seconds = self.seconds + time.monotonic() - began
+        return said, answers, fault or self.desk.faults.get(model)
 
     async def teach(self, model: str, what: str, given: Any) -> dict[str, Any]:
         """A job, once all of its pictures are known to be pictures and its labels to be names."""
-        header, sent = self.file(model).header, getattr(given, "pictures", ())
+        header = self.file(model).header
+        sent = getattr(given, "pictures", ())
         more = given.model_dump(exclude={"pictures"})
         pictures = await asyncio.to_thread(pictures_of, [getattr(one, "data", one) for one in sent])
         labels = [one.label for one in sent if not isinstance(one, str)]
-        labels = [as_label(header, label) if isinstance(label, str) else label for label in labels]
+        labels = [None if label is None else as_label(header, label) for label in labels]
         if what == "rollback":
             check_step(header, more["step"])
+        elif what == "audit":
+            check_auditable(header)
         elif what != "queue":
             check_not_frozen(header)
             check_name(more.get("name", what), "session")
-            check_labels(header["classes"], [label for label in labels if label is not None], "the request")
+            check_labels(
+                header["classes"], [label for label in labels if label is not None], "the request"
+            )
         if labels and len(set(zip(pictures, labels, strict=True))) > len(set(pictures)):
-            raise Refused(422, "The same picture is given with two labels; omit the wrong one.")
+            raise Refused(422, "serve.picture.two-labels")
         for i, found in enumerate(await self.desk.decode(pictures, 1, 1)):
             if isinstance(found, str):
-                raise Refused(422, f"Picture {i} cannot be read ({found}); omit it.")
-        return {"job": await asyncio.to_thread(self.jobs.add, model, what, pictures, labels, **more)}
+                raise Refused(422, "serve.job.picture", place=i, reason=found)
+        return {
+            "job": await asyncio.to_thread(self.jobs.add, model, what, pictures, labels, **more)
+        }
 
 
-def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
+def make_app(desk: Any, jobs: Jobs, access: Access, limits: Limits = LIMITS) -> Gate:
     """The service; it closes ``jobs`` and ``desk`` when it stops."""
 
     @asynccontextmanager
@@ -115,56 +184,94 @@ def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
         await asyncio.to_thread(desk.close)
 
     app = FastAPI(
-        title="safecl", version=safecl.__version__, docs_url=None, redoc_url=None, lifespan=life, responses=RESPONSES,
-        description="Models that answer, and keep learning.", redirect_slashes=False,
-    )  # fmt: skip
+        title="safecl",
+        version=safecl.__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=life,
+        responses=RESPONSES,
+        description="Models that answer, and keep learning.",
+        redirect_slashes=False,
+        # some versions send traces to where the environment names a collector, unless told not to
+        telemetry={"auto_configure": os.environ.get(TELEMETRY, "").lower() == "true"},
+    )
     app.router.route_class = QuickRoute
-    service, gate = Service(desk, jobs), Gate(app, access)
+    service = Service(desk, jobs)
+    gate = Gate(app, access, limits)
     for add in (add_models, add_jobs, protocol.add_routes, add_page):
         add(app, service)
-    for kind in (SafeclError, RequestValidationError, ValidationError, HTTPException, Full, Exception):
+    for kind in ERRORS:
         app.add_exception_handler(kind, explained)
 
     @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "UP"}
+    async def health(request: Request) -> dict[str, Any]:
+        return service.health(request.state.may_read)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:
-        lines = [f'requests_total{{route="{r}",status="{s}"}} {n}' for (r, s), n in sorted(gate.requests.items())]
+        lines = [
+            f'requests_total{{route="{r}",status="{s}"}} {n}'
+            for (r, s), n in sorted(gate.requests.items())
+        ]
         lines += [f'jobs{{state="{state}"}} {number}' for state, number in jobs.counts().items()]
-        lines += [f"answer_seconds_sum {service.seconds:.6f}", f"answer_seconds_count {service.answered}"]
+        lines += [
+            f"answer_seconds_sum {service.seconds:.6f}",
+            f"answer_seconds_count {service.answered}",
+        ]
         gauges = {"requests_inside": gate.inside.total(), "bytes_held": gate.held, **desk.gauges()}
-        return "".join(f"safecl_{line}\n" for line in [*lines, *(f"{key} {n}" for key, n in gauges.items())])
+        gauges |= {"models_degraded": len(desk.faults)}
+        return "".join(
+            f"safecl_{line}\n" for line in [*lines, *(f"{key} {n}" for key, n in gauges.items())]
+        )
 
     return gate
 
 
 def add_models(app: FastAPI, service: Service) -> None:
     """What models say."""
+    desk = service.desk
 
     @app.get("/api/models")
     async def every() -> dict[str, Any]:
-        return {"models": [brief(name, service.file(name)) for name in service.desk.paths]}
+        return {
+            "models": [
+                brief(name, service.file(name), desk.faults.get(name)) for name in desk.paths
+            ]
+        }
 
     @app.get("/api/models/{model}")
     async def one(request: Request, model: str) -> dict[str, Any]:
-        return await asyncio.to_thread(describe, model, service.file(model), request.state.may_change)
+        file = service.file(model)
+        fault = desk.faults.get(model)
+        return await asyncio.to_thread(describe, model, file, fault, request.state.may_change)
 
     @app.post(
-        "/api/models/{model}/predict", openapi_extra={"requestBody": {"required": True, "content": {**RAW, **ASKED}}}
+        "/api/models/{model}/predict",
+        openapi_extra={"requestBody": {"required": True, "content": {**RAW, **ASKED}}},
     )
-    async def predict(request: Request, model: str, unknown: Unknown = 0.05, detail: bool = False) -> dict[str, Any]:
+    async def predict(
+        request: Request,
+        model: str,
+        unknown: Unknown = 0.05,
+        detail: bool = False,
+        sets: Sets = None,
+    ) -> dict[str, Any]:
         service.file(model)
-        version, answers = await service.answers(model, await _pictures(request, True), unknown, detail)
-        return {"version": version, "answers": answers}
+        version, answers, fault = await service.answers(
+            model, await _pictures(request, True), unknown, detail, sets
+        )
+        return {"version": version, "answers": answers, **({"fault": fault} if fault else {})}
 
-    @app.post("/api/models/{model}/heat_map", response_class=Response, responses={200: {"content": {"image/png": {}}}},
-                 openapi_extra={"requestBody": {"required": True, "content": RAW}})  # fmt: skip
+    @app.post(
+        "/api/models/{model}/heat_map",
+        response_class=Response,
+        responses={200: {"content": {"image/png": {}}}},
+        openapi_extra={"requestBody": {"required": True, "content": RAW}},
+    )
     async def heat_map(request: Request, model: str, label: str | None = None) -> Response:
         service.file(model)
         (picture,) = await _pictures(request, False)
-        return Response(await service.desk.heat_map(model, picture, label), media_type="image/png")
+        return Response(await desk.heat_map(model, picture, label), media_type="image/png")
 
 
 def add_jobs(app: FastAPI, service: Service) -> None:
@@ -198,38 +305,48 @@ def add_jobs(app: FastAPI, service: Service) -> None:
         last = None
         while last is None or (last["state"] not in ENDED and not jobs.closed.is_set()):
             if (now := jobs.told(job)) != last:
-                yield ServerSentEvent(event="end" if now["state"] in ENDED else "progress", data=now)
+                yield ServerSentEvent(
+                    event="end" if now["state"] in ENDED else "progress", data=now
+                )
             last = now
             await asyncio.sleep(EVERY)
 
 
 def add_page(app: FastAPI, service: Service) -> None:
     """The files of the page, read once: no path comes from a request."""
-    files = {path.name: path.read_bytes() for path in Path(__file__).with_name("page").iterdir() if path.is_file()}
+    files = {
+        path.name: path.read_bytes()
+        for path in Path(__file__).with_name("page").iterdir()
+        if path.is_file()
+    }
 
     @app.get("/", include_in_schema=False)
     @app.get("/page/{file}", include_in_schema=False)
     async def read(file: str = "index.html") -> Response:
         if file not in files:
-            raise Refused(404, "There is no such file of the page.")
+            raise Refused(404, "serve.page.missing")
         return Response(files[file], media_type=KINDS.get(file.rpartition(".")[2]))
 
 
 async def explained(request: Request, error: Exception) -> Response:
     """Whatever goes wrong is one sentence."""
-    if isinstance(error, HTTPException) and isinstance(error.__cause__, Refused):
+    if isinstance(error, HTTPException) and isinstance(error.__cause__, Refused | ClientDisconnect):
         error = error.__cause__  # while FastAPI read the body
-    if isinstance(error, SafeclError | Full):
-        refused = busy() if isinstance(error, Full) else error
-        return (refused if isinstance(refused, Refused) else Refused(422, str(error))).response
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=GONE)
+    if isinstance(error, Full):
+        return refused(busy())
+    if isinstance(error, SafeclError):
+        return refused(error)
     if isinstance(error, HTTPException):
         said = SENTENCES.get(error.status_code, str(error.detail))
         return JSONResponse({"error": said}, error.status_code, error.headers)
     if isinstance(error, RequestValidationError | ValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])[:100] or "body"
-        return Refused(422, f"{where} is not as it should be: {str(first['msg'])[:200]}.").response
-    return Refused(500, OURS).response
+        wrong = Refused(422, "serve.request.wrong", where=where, reason=str(first["msg"])[:200])
+        return refused(wrong)
+    return JSONResponse({"error": OURS}, 500)
 
 
 async def _pictures(request: Request, several: bool) -> list[bytes]:
@@ -237,40 +354,65 @@ async def _pictures(request: Request, several: bool) -> list[bytes]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if several and kind == "application/json":
         body = await request.body()
-        return await asyncio.to_thread(lambda: pictures_of(Asking.model_validate_json(body).pictures))
+        return await asyncio.to_thread(
+            lambda: pictures_of(Asking.model_validate_json(body).pictures)
+        )
     if not kind.startswith("image/") and kind != "application/octet-stream":
-        raise Refused(415, "Send a picture as image/jpeg or another image type, or pictures as application/json.")
+        raise Refused(415, "serve.request.kind")
     check_size(data := await request.body(), "The body")
     return [data]
 
 
 class Patient(H11Protocol):
-    """HTTP/1.1; a connection on which a request begins, and its head does not come, is closed."""
+    """HTTP/1.1; a connection is closed on which the head of a request does not arrive in time.
 
-    head: asyncio.TimerHandle | None = None
+    The server's own limit is on idle connections alone, and one byte now and then is not idle.
+    """
+
+    def __init__(self, head_seconds: float, **options: Any) -> None:
+        super().__init__(**options)
+        self.head_seconds = head_seconds
+        self.head: asyncio.TimerHandle | None = None  # closes the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.head = self.loop.call_later(HEAD_SECONDS, transport.close)
+        self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        waits = self.cycle is None or self.cycle.response_complete
-        if not waits and self.head is not None:
+        if self.cycle is None or self.cycle.response_complete:
+            self._expect_head()
+        elif self.head is not None:
             self.head.cancel()
-        self.head = (self.head or self.loop.call_later(HEAD_SECONDS, self.transport.close)) if waits else None
+            self.head = None
+
+    def _expect_head(self) -> None:
+        if self.head is None:
+            self.head = self.loop.call_later(self.head_seconds, self.transport.close)
 
 
-def open_service(paths: Mapping[str, Path], device: str, access: Access, replicas: int | None) -> uvicorn.Server:
-    """What answers, and learns, once it is run, until SIGINT or SIGTERM; ``replicas``: how many, on a Ray cluster."""
+def open_service(
+    paths: Mapping[str, Path], device: str, access: Access, replicas: int | None
+) -> uvicorn.Server:
+    """What answers, and learns, once it is run, until SIGINT or SIGTERM; ``replicas``: how many, on
+    a Ray cluster.
+    """
     name = "answering:Desk" if replicas is None else "cluster:Replicas"  # which does without torch
-    desk = pkgutil.resolve_name(f"safecl.serve.{name}")(paths, device, *([] if replicas is None else [replicas]))
+    given = () if replicas is None else (replicas,)
+    desk = pkgutil.resolve_name(f"safecl.serve.{name}")(paths, device, *given)
     return make_server(make_app(desk, Jobs(paths, device, desk.reload), access))
 
 
 def make_server(app: Gate) -> uvicorn.Server:
+    protocol: Any = partial(Patient, app.limits.head_seconds)
     config = uvicorn.Config(
-        app, http=Patient, ws="none", log_level="warning", access_log=False, server_header=False,
-        timeout_graceful_shutdown=STOP_SECONDS, h11_max_incomplete_event_size=32768,
-    )  # fmt: skip
+        app,
+        http=protocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        h11_max_incomplete_event_size=32768,
+    )
     return uvicorn.Server(config)

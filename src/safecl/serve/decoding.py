@@ -1,4 +1,6 @@
-"""Pictures decoded in processes of their own, with little memory and time: what was sent may be hostile."""
+"""Pictures decoded in processes of their own, with little memory and time: what was sent may be
+hostile.
+"""
 
 import contextlib
 import os
@@ -16,19 +18,22 @@ import numpy as np
 from PIL import Image
 
 from safecl.errors import SafeclError
+from safecl.process import own_python
 from safecl.streams.pictures.decode import ENOUGH, UnreadableError, decode, size_of
 from safecl.streams.pictures.prepare import prepare
 
 MAX_PIXELS = 50_000_000  # of a picture that was sent
-MAX_MEMORY, MAX_SECONDS = 2 << 30, 10  # bytes of address space of a process; for a picture
-ORDER, REPLY = struct.Struct("<III"), struct.Struct("<?III")
+MAX_MEMORY = 2 << 30
+MAX_SECONDS = 10  # bytes of address space of a process; for a picture
+ORDER = struct.Struct("<III")
+REPLY = struct.Struct("<?III")
 KILLED = f"decoding it takes more than {MAX_SECONDS} s or too much memory"
 Decoded: TypeAlias = "np.ndarray | str"  # uint8 (H, W, 3), or why it cannot be read
 
 
 def view(data: bytes, size: int, resize: int) -> Image.Image:
-    """See ``prepare``. A size of 0: the whole picture, with neither side longer than ``resize``; a ``resize`` of 0: all
-    of it, as ``decode`` with ``size`` as its ``least``.
+    """See ``prepare``. A size of 0: the whole picture, with neither side longer than ``resize``; a
+    ``resize`` of 0: all of it, as ``decode`` with ``size`` as its ``least``.
     """
     width, height = size_of(data, "")
     if width * height > MAX_PIXELS:
@@ -43,15 +48,21 @@ def view(data: bytes, size: int, resize: int) -> Image.Image:
 
 
 def work(source: IO[bytes], target: IO[bytes]) -> None:
-    """Decode what comes in until there is no more; a picture that takes too long ends the process."""
+    """Decode what comes in until there is no more; a picture that takes too long ends the
+    process.
+    """
     wait = getattr(signal, "alarm", lambda seconds: 0)  # Windows has none
     while len(head := source.read(ORDER.size)) == ORDER.size:
         size, resize, count = ORDER.unpack(head)
-        data, fine, sides = source.read(count), False, (0, 0)
+        data = source.read(count)
+        fine = False
+        sides = (0, 0)
         wait(MAX_SECONDS)
         try:
             image = view(data, size, resize)
-            fine, sides, reply = True, image.size, image.tobytes()
+            fine = True
+            sides = image.size
+            reply = image.tobytes()
         except (SafeclError, MemoryError) as error:
             reply = (error.reason if isinstance(error, UnreadableError) else KILLED).encode()
         wait(0)
@@ -60,7 +71,9 @@ def work(source: IO[bytes], target: IO[bytes]) -> None:
 
 
 class Decoders:
-    """Some processes that decode, and a thread for each; one that dies is replaced, and costs its own picture alone."""
+    """Some processes that decode, and a thread for each; one that dies is replaced, and costs its
+    own picture alone.
+    """
 
     def __init__(self, count: int, most_waiting: int) -> None:
         self._orders: queue.Queue[tuple[Sequence[bytes], int, int, Future[list[Decoded]]] | None]
@@ -70,7 +83,9 @@ class Decoders:
             thread.start()
 
     def submit(self, pictures: Sequence[bytes], size: int, resize: int) -> "Future[list[Decoded]]":
-        """Decode pictures one after the other; ``queue.Full`` where too many wait, or no process starts."""
+        """Decode pictures one after the other; ``queue.Full`` where too many wait, or no process
+        starts.
+        """
         future: Future[list[Decoded]] = Future()
         self._orders.put_nowait((pictures, size, resize, future))
         return future
@@ -98,14 +113,25 @@ class Decoders:
                 future.set_result(found)
             except OSError:  # none can be started now
                 future.set_exception(queue.Full())
+            except Exception as error:  # which ends this request, and not the thread
+                future.set_exception(error)
+                end(process)
         end(process)
 
 
 def _start() -> subprocess.Popen[bytes]:
-    command, pipe = [sys.executable, "-P", "-m", __name__], subprocess.PIPE
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("SAFECL_")}  # no tokens
+    pipe = subprocess.PIPE
+    # no tokens
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("SAFECL_")}
     kept |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=kept, process_group=0)
+    return subprocess.Popen(
+        own_python(__name__),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.DEVNULL,
+        env=kept,
+        process_group=0,
+    )
 
 
 def _ask(process: subprocess.Popen[bytes], data: bytes, size: int, resize: int) -> Decoded:
@@ -133,6 +159,10 @@ if __name__ == "__main__":
     with contextlib.suppress(ImportError, OSError, ValueError):  # not every system has these limits
         import resource
 
-        for what, most in ((resource.RLIMIT_AS, MAX_MEMORY), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
+        for what, most in (
+            (resource.RLIMIT_AS, MAX_MEMORY),
+            (resource.RLIMIT_FSIZE, 0),
+            (resource.RLIMIT_CORE, 0),
+        ):
             resource.setrlimit(what, (most, most))
     work(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,7 +1,8 @@
 """The process that changes model files, one job at a time: python -m safecl.serve.learner DEVICE.
 
-A line in: a job to do, or the wish to stop it. Lines out: how far it is, and last what came of it. It ends when the
-other side of its standard input does; being killed at any instant leaves the old model or the new one.
+A line in: a job to do, or the wish to stop it. Lines out: how far it is, and last what came of it.
+It ends when the other side of its standard input does; being killed at any instant leaves the old
+model or the new one.
 """
 
 import json
@@ -14,7 +15,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,12 @@ from PIL import Image
 
 from safecl.atomic import write_json
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.state import grams_of
-from safecl.classifier.store import ModelFile
+from safecl.classifier.modelfile.state import grams_of
+from safecl.classifier.modelfile.store import ModelFile
+from safecl.classifier.teach import Lesson
 from safecl.engine.progress import Phase, Progress
 from safecl.errors import Busy, SafeclError, Stopped
-from safecl.lines import counted
+from safecl.lines import as_json, counted
 from safecl.outputs import locked
 from safecl.serve.about import answer_of
 from safecl.serve.decoding import Decoders
@@ -40,12 +43,15 @@ from safecl.streams.pictures.load import readers
 
 EFFECT = "effect.json"  # in the folder of a job: what it is about to make of the model
 EVERY = 0.1  # seconds between two lines on progress
+MAX_QUICK = 20  # pictures of a correction that is answered at once
 SHARE = 0.5  # of what is left that a phase is taken for: how many there will be is not known
 
 
 @dataclass(eq=False, repr=False)
 class Sent(FilePictures):
-    """Pictures that were sent, decoded by processes with little memory; ``looked``: is called after each."""
+    """Pictures that were sent, decoded by processes with little memory; ``looked``: is called after
+    each.
+    """
 
     decoders: Decoders
     looked: Callable[[], None] = lambda: None
@@ -59,10 +65,14 @@ class Sent(FilePictures):
 
 
 class Told(Progress):
-    """Progress that is told to the service. What a phase adds is a share of what was left before it."""
+    """Progress that is told to the service. What a phase adds is a share of what was left before
+    it.
+    """
 
     def __init__(self, tell: Callable[..., None]) -> None:
-        self.tell, self.done, self.last = tell, 0.0, 0.0
+        self.tell = tell
+        self.done = 0.0
+        self.last = 0.0
 
     def say(self, text: str) -> None:
         self.tell(said=text)
@@ -76,7 +86,11 @@ class Told(Progress):
             now = time.monotonic()
             if now - self.last >= EVERY:
                 self.last = now
-                left = (now - phase.started) * (phase.total - phase.done) / max(phase.done - phase.skipped, 1)
+                left = (
+                    (now - phase.started)
+                    * (phase.total - phase.done)
+                    / max(phase.done - phase.skipped, 1)
+                )
                 self.tell(progress=round(self.done, 3), seconds_left=round(left, 1), said=title)
 
         yield Phase(title, total, done, show)
@@ -84,31 +98,43 @@ class Told(Progress):
 
 
 class Learner:
-    """Does jobs; the backbone and the model of the last one stay loaded, and so do the processes that decode."""
+    """Does jobs; the backbone and the model of the last one stay loaded, and so do the processes
+    that decode.
+    """
 
     def __init__(self, device: Any) -> None:
         self.device = device
         self._loaded: Any = None
         self.last: tuple[Path, ContinualClassifier] | None = None  # as that file holds it
-        self._decoders = behind(partial(Decoders, min(readers(), 2), MAX_WAITING))
+        self._decoders = make_decoders()
 
     def warm(self, path: Path) -> None:
-        """Have at hand what the first correction needs; what fails here fails again in a job, which says so."""
+        """Have at hand what the first correction needs; what fails here fails again in a job, which
+        says so.
+        """
         with suppress(Exception):
             made = (model := self._opened(path))._fitted
             made.grams = grams_of(made.method(model._backbone(), learning=True))
-            self.last, self._loaded = (path, model), model._loaded
+            self.last = (path, model)
+            self._loaded = model._loaded
 
-    def do(self, job: dict[str, Any], tell: Callable[..., None], stop: Callable[[], bool]) -> dict[str, Any]:
-        """``job``: its own facts, the ``path`` of the model and the ``folder`` of its pictures; gives what came of it.
+    def do(
+        self, job: dict[str, Any], tell: Callable[..., None], stop: Callable[[], bool]
+    ) -> dict[str, Any]:
+        """``job``: its own facts, the ``path`` of the model and the ``folder`` of its pictures;
+        gives what came of it.
 
-        Before the model is written, what the job is about to make of it is: the id of the step that it adds or takes
-        back. So a job that was killed in between is not done twice.
+        Before the model is written, what the job is about to make of it is: the id of the step that
+        it adds or takes back. So a job that was killed in between is not done twice. A model that
+        answers before it is tuned is written twice.
         """
-        path, effect, back = Path(job["path"]), Path(job["folder"], EFFECT), job["what"] == "rollback"
+        path = Path(job["path"])
+        effect = Path(job["folder"], EFFECT)
+        back = job["what"] == "rollback"
         if effect.exists():
             outcome = dict(json.loads(effect.read_bytes()))
-            if any(entry["id"] == outcome["step"] for entry in ModelFile(path).header["history"]) is not back:
+            past = [entry["id"] for entry in ModelFile(path).header["history"]]
+            if (outcome["step"] in past) is not back and not outcome.get("tuning"):
                 return outcome
         if stop():
             raise Stopped
@@ -116,69 +142,143 @@ class Learner:
             if back:
                 check_step(ModelFile(file).header, job["step"])
             model = self._opened(file)
-            outcome = self._done(model, job, tell, stop)
-            if job["what"] != "queue":
+            before = there = model._fitted
+
+            def write(outcome: dict[str, Any]) -> None:
+                nonlocal there
+                if model._fitted is not there:
+                    outcome["step"] = job["step"] or model.history_[-1]["id"]
+                    write_json(effect, outcome)
+                    model.save(file)
+                    there = model._fitted
+
+            def answers(outcome: dict[str, Any]) -> None:
+                write({**outcome, "tuning": True})
+                tell(said=f"{outcome['said']} It answers, and is tuned.")
+
+            outcome = self._done(model, job, tell, stop, answers)
+            write(outcome)
+            if model._fitted is not before:
                 outcome["step"] = job["step"] or model.history_[-1]["id"]
-                write_json(effect, outcome)
-                model.save(file)
-            self.last, self._loaded = (file, model), model._loaded
+            self.last = (file, model)
+            self._loaded = model._loaded
             return outcome
 
     def _opened(self, file: Path) -> ContinualClassifier:
-        """The model in ``file``: that of the last job, if nothing else has changed the file since."""
-        (last, model), self.last = self.last or (None, None), None  # a job that fails may leave it half changed
+        """The model in ``file``: that of the last job, if nothing else has changed the file
+        since.
+        """
+        # a job that fails may leave it half changed
+        (last, model), self.last = (
+            self.last or (None, None),
+            None,
+        )
         found = ModelFile(file)
         if model is None or last != file or model._known.get(file.resolve()) != found.digest:
             model = ContinualClassifier.load(found, device=self.device)
             model._loaded = self._loaded
         return model
 
-    def _done(self, model: ContinualClassifier, job: dict[str, Any], tell: Any, stop: Any) -> dict[str, Any]:
+    def _done(
+        self, model: ContinualClassifier, job: dict[str, Any], tell: Any, stop: Any, answers: Any
+    ) -> dict[str, Any]:
         files = [File.at(Path(job["folder"], f"{i:05d}")) for i in range(job["pictures"])]
-        pictures, shown = Sent(files, job["labels"] or [""] * len(files), decoders=self._decoders), Told(tell)
+        pictures = Sent(files, job["labels"] or [""] * len(files), decoders=self._decoders)
+        shown = Told(tell)
         if job["what"] == "rollback":
             return {"said": model.rollback()}
+        if job["what"] == "audit":
+            return {"result": model.audit().fields(f"{job['model']}.safecl", job["count"])}
         if job["what"] == "learn":
-            work = Path(job["folder"], "work")
-            lesson = behind(partial(model.learn, pictures, name=job["name"], progress=shown, folder=work, stop=stop))
-            said = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
-            keys = ("pictures", "skipped", "new", "accuracy", "warnings")
-            return {"said": said, "result": {key: getattr(lesson, key) for key in keys}}
+            return dict(behind(partial(self._lesson, model, pictures, job, shown, stop, answers)))
         with shown.phase("Looking at the pictures", len(files)) as phase:
             pictures.looked = phase.advance
             if job["what"] == "correct":
-                return {"said": model.correct(pictures, pictures.labels)}
+                few = len(files) <= MAX_QUICK
+                return {"said": model._corrected(pictures, pictures.labels, quick=few)}
             first = model.queue(pictures, job["count"])
-            told = [{"index": i.index, "worth": i.worth, "answer": answer_of(i.answer, False)} for i in first]
+            told = [
+                {"index": i.index, "worth": i.worth, "answer": answer_of(i.answer, False)}
+                for i in first
+            ]
             return {"result": {"first": told}}
+
+    def _lesson(
+        self,
+        model: ContinualClassifier,
+        pictures: Sent,
+        job: dict[str, Any],
+        shown: Any,
+        stop: Any,
+        answers: Callable[[dict[str, Any]], None],
+    ) -> Any:
+        """With processes of its own that decode, so that they give way as well; ``answers`` is told
+        what came of it before the model is tuned.
+        """
+        work = Path(job["folder"], "work")
+        decoders = make_decoders()
+        try:
+            given = replace(pictures, decoders=decoders)
+            lesson = model.learn(
+                given,
+                name=job["name"],
+                progress=shown,
+                folder=work,
+                stop=stop,
+                ready=lambda first: answers(told_of(first)),
+            )
+        finally:
+            decoders.close()
+        return told_of(lesson)
+
+
+def told_of(lesson: Lesson) -> dict[str, Any]:
+    """What came of a lesson."""
+    learned = (
+        f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
+    )
+    said = learned if lesson.pictures else lesson.warnings[0]
+    keys = ("pictures", "skipped", "new", "accuracy", "warnings")
+    return {"said": said, "result": {key: getattr(lesson, key) for key in keys}}
+
+
+def make_decoders() -> Decoders:
+    """With the priority of the thread that makes them."""
+    return Decoders(min(readers(), 2), MAX_WAITING)
 
 
 def behind(call: Callable[[], Any]) -> Any:
-    """Make a call that gives way to answers, as a correction does not, for which a person waits."""
+    """Make a call that gives way to answers, for training: a person waits for anything else."""
 
     def give_way() -> None:
         if sys.platform == "linux":  # where each thread has a priority of its own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 15)
 
     with ThreadPoolExecutor(1, initializer=give_way) as pool:
-        return pool.submit(call).result()
+        # with the locks that this thread holds
+        return pool.submit(copy_context().run, call).result()
 
 
 def main(device: str) -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else prints
-    orders, unwanted = queue.Queue[dict[str, Any]](), set[str]()
+    orders = queue.Queue[dict[str, Any]]()
+    unwanted = set[str]()
 
     def hear() -> None:
-        for line in sys.stdin:
-            order = json.loads(line)
-            unwanted.add(order["stop"]) if "stop" in order else orders.put(order)
+        try:
+            for line in sys.stdin:
+                order = json.loads(line)
+                unwanted.add(order["stop"]) if "stop" in order else orders.put(order)
+        except Exception:  # nothing would stop this process any more
+            traceback.print_exc()
         os._exit(0)
 
     def tell(folder: str = "", **facts: Any) -> None:
-        text = json.dumps(facts)
+        text = as_json(facts, ascii=True)
         for path, name in ((folder, "picture "), (Path(folder).parents[1], "")) if folder else ():
-            text = text.replace(json.dumps(f"{path}/")[1:-1], name)  # no folder is of use to who reads it
+            # no folder is of use to who reads it
+            text = text.replace(json.dumps(f"{path}/")[1:-1], name)
         try:
             print(text, file=out, flush=True)
         except OSError:  # nobody hears
@@ -189,10 +289,14 @@ def main(device: str) -> None:
     learner = Learner(device)
     while True:
         if "warm" in (job := orders.get()):
-            behind(partial(learner.warm, Path(job["warm"])))
+            learner.warm(Path(job["warm"]))
             continue
         try:
-            tell(job["folder"], end="done", **learner.do(job, tell, partial(unwanted.__contains__, job["id"])))
+            tell(
+                job["folder"],
+                end="done",
+                **learner.do(job, tell, partial(unwanted.__contains__, job["id"])),
+            )
         except Busy:  # another command changes the model
             time.sleep(EVERY)
             orders.put(job)

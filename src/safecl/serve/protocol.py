@@ -3,13 +3,14 @@
 import asyncio
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 import safecl
 from safecl.serve.limits import Refused, pictures_of
 
-MAX_ASKED, MAX_TAUGHT = 256, 4096  # pictures of a request
+MAX_ASKED = 256
+MAX_TAUGHT = 4096  # pictures of a request
 PICTURE = "/9j/4AAQSkZJRg…"  # in examples
 INPUT = {"name": "pictures", "datatype": "BYTES", "shape": [-1]}
 OUTPUTS = {"label": "BYTES", "probability": "FP32", "unknown": "BOOL"}
@@ -25,6 +26,10 @@ class Asking(Body):
 
 class Queueing(Body):
     pictures: list[str] = Field(min_length=1, max_length=MAX_TAUGHT, examples=[[PICTURE]])
+    count: int = Field(20, ge=1, le=MAX_TAUGHT)
+
+
+class Auditing(Body):
     count: int = Field(20, ge=1, le=MAX_TAUGHT)
 
 
@@ -50,7 +55,14 @@ class RollingBack(Body):
     step: str = Field(description="Its id in the history.", examples=["3f2a9c01d7be"])
 
 
-JOBS = {"learn": Learning, "correct": Correcting, "rollback": RollingBack, "queue": Queueing}  # what each is given
+# what each is given
+JOBS = {
+    "learn": Learning,
+    "correct": Correcting,
+    "rollback": RollingBack,
+    "queue": Queueing,
+    "audit": Auditing,
+}
 
 
 class Input(Body):
@@ -73,8 +85,8 @@ def add_routes(app: FastAPI, service: Any) -> None:
 
     @app.get("/v2/health/live")
     @app.get("/v2/health/ready")
-    async def health() -> dict[str, bool]:
-        return {"live": True, "ready": True}
+    async def health(request: Request) -> dict[str, Any]:
+        return {"live": True, "ready": True, **service.health(request.state.may_read)}
 
     @app.get("/v2")
     async def server() -> dict[str, Any]:
@@ -86,29 +98,49 @@ def add_routes(app: FastAPI, service: Any) -> None:
     @app.get("/v2/models/{model}/versions/{version}/ready")
     async def metadata(model: str, version: str | None = None) -> dict[str, Any]:
         now = service.file(model, version).version
-        outputs = [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in OUTPUTS.items()]
+        fault = service.desk.faults.get(model)
+        outputs = [
+            {"name": name, "datatype": kind, "shape": [-1]} for name, kind in OUTPUTS.items()
+        ]
         said = {"name": model, "versions": [now], "platform": "safecl", "ready": True}
-        return {**said, "inputs": [INPUT], "outputs": outputs}
+        return {**said, "inputs": [INPUT], "outputs": outputs, **_parameters(fault)}
 
     @app.post("/v2/models/{model}/infer")
     @app.post("/v2/models/{model}/versions/{version}/infer")
     async def infer(model: str, asked: Inference, version: str | None = None) -> dict[str, Any]:
         service.file(model, version)
-        given, unknown = asked.inputs[0], asked.parameters.get("unknown", 0.05)
-        if given.datatype != "BYTES" or given.shape not in ([len(given.data)], [len(given.data), 1]):
-            raise Refused(422, "The input is pictures in base64: datatype BYTES, and shape [their number].")
+        given = asked.inputs[0]
+        unknown = asked.parameters.get("unknown", 0.05)
+        if given.datatype != "BYTES" or given.shape not in (
+            [len(given.data)],
+            [len(given.data), 1],
+        ):
+            raise Refused(422, "serve.protocol.input")
         if not isinstance(unknown, int | float) or not 0 <= unknown < 1:
-            raise Refused(422, "The parameter unknown is a share of known pictures: 0 or more, and below 1.")
+            raise Refused(422, "serve.protocol.unknown")
         wanted = [str(one.get("name")) for one in asked.outputs] or list(OUTPUTS)
         if strange := [name for name in wanted if name not in OUTPUTS]:
-            raise Refused(422, f"There is no output {strange[0][:100]!r}; choose from: {', '.join(OUTPUTS)}.")
-        now, answers = await service.answers(model, await asyncio.to_thread(pictures_of, given.data), float(unknown))
+            raise Refused(
+                422, "serve.protocol.output", output=strange[0][:100], outputs=", ".join(OUTPUTS)
+            )
+        pictures = await asyncio.to_thread(pictures_of, given.data)
+        now, answers, fault = await service.answers(model, pictures, float(unknown))
         if version not in (None, now):
-            raise Refused(404, f"{model} has learned meanwhile: its version is {now}.")
+            raise Refused(404, "serve.protocol.learned", model=model, version=now)
         for i, answer in enumerate(answers):
             if "error" in answer:
-                raise Refused(422, f"Picture {i} cannot be read ({answer['error']}).")
+                raise Refused(422, "serve.protocol.picture", place=i, reason=answer["error"])
         found = {name: [one[name] for one in answers] for name in wanted}
-        outputs = [{"name": n, "datatype": OUTPUTS[n], "shape": [len(given.data)], "data": found[n]} for n in wanted]
-        more = {} if asked.id is None else {"id": asked.id}
+        outputs = [
+            {"name": n, "datatype": OUTPUTS[n], "shape": [len(given.data)], "data": found[n]}
+            for n in wanted
+        ]
+        more = _parameters(fault) if asked.id is None else {"id": asked.id, **_parameters(fault)}
         return {"model_name": model, "model_version": now, **more, "outputs": outputs}
+
+
+def _parameters(fault: str | None) -> dict[str, Any]:
+    """Where the protocol has room for more: why a model answers as before, if its file could not be
+    read anew.
+    """
+    return {"parameters": {"fault": fault}} if fault else {}

@@ -1,9 +1,8 @@
 """Which pictures may come in: what is wrong with them is found before anything is learned."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
 
@@ -12,7 +11,6 @@ import numpy as np
 from safecl.errors import SafeclError
 from safecl.lines import counted, naming, warn_omitted
 from safecl.streams.collection import Collection
-from safecl.streams.datasets.dataset import Dataset
 from safecl.streams.labels import label_problems, sorted_classes
 from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import FilePictures
@@ -23,12 +21,13 @@ from safecl.streams.settings import Duplicates, Unreadable
 from safecl.streams.stream import positions
 from safecl.streams.stream import split as draw_split
 
-Refuse: TypeAlias = Callable[[str], None]
+TEST_FRACTION = 0.2
+Refuse: TypeAlias = Callable[[SafeclError], None]
 One: TypeAlias = tuple[Pictures, int]
 
 
-def refuse(sentence: str) -> None:
-    raise SafeclError(sentence)
+def refuse(error: SafeclError) -> None:
+    raise error
 
 
 class Rules(TypedDict, total=False):
@@ -41,89 +40,174 @@ class Rules(TypedDict, total=False):
     refuse: Refuse
 
 
+@dataclass(frozen=True)
+class Offered:
+    """What a source has read. ``test``: None where it is to be drawn from the training pictures.
+
+    ``place``: the data in messages, if not ``name``. ``classes``: in their natural order, where
+    that is not the sorted one. ``split``: which one it is, in words.
+    """
+
+    name: str
+    train: Pictures
+    test: Pictures | None = None
+    place: str = ""
+    classes: Sequence[Label] = ()
+    train_domains: Sequence[str] | None = None
+    test_domains: Sequence[str] | None = None
+    split: str = "the test pictures given"
+    home: Path | None = None
+
+    @property
+    def where(self) -> str:
+        return self.place or self.name
+
+
 def collect(
-    name: str,
-    train: Pictures,
-    test: Pictures | None = None,
+    offered: Offered,
     *,
-    place: str = "",
-    classes: Sequence[Label] = (),
-    train_domains: Sequence[str] | None = None,
-    test_domains: Sequence[str] | None = None,
-    split: str = "the test pictures given",
-    home: Path | None = None,
-    test_fraction: float = 0.2,
+    test_fraction: float = TEST_FRACTION,
     split_seed: int = 0,
     unreadable: Unreadable | Literal["keep"] = "refuse",
     duplicates: Duplicates = "refuse",
     refuse: Refuse = refuse,
 ) -> Collection:
-    """The pictures that may be used; ``refuse`` is given a sentence on what must not be, anything omitted is a warning.
+    """The pictures that may be used; ``refuse`` is given an error for what must not be,
+    anything omitted is a warning.
 
-    ``place``: the data in messages. ``classes``: in their natural order, where that is not the sorted one. Without
-    ``test``, ``test_fraction`` of every class (and domain) is drawn with ``split_seed``. ``unreadable``: whether files
-    that cannot be opened are refused; skip decodes every picture to omit broken ones, and keep looks at none, for
-    ``check`` to read. ``duplicates``: whether one file in two classes is refused.
+    Without test pictures, ``test_fraction`` of every class (and domain) is drawn with
+    ``split_seed``. ``unreadable``: whether files that cannot be opened are refused; skip decodes
+    every picture to omit broken ones, and keep looks at none, for ``survey`` to read.
+    ``duplicates``: whether one file in two classes is refused.
     """
-    place = place or name
-    if not 0 <= test_fraction < 1:
-        raise SafeclError(f"stream.test_fraction must be at least 0 and below 1, not {test_fraction}.")
-    if test is not None and test_fraction not in (0, 0.2):
-        refuse(f"{place} has test pictures of its own, so stream.test_fraction={test_fraction} means nothing; omit it.")
-    given = train.subset([]) if test is None else test
-    for sentence in label_problems([*train.labels, *given.labels], place):
-        refuse(sentence)
-    keep, hold = (usable(pictures, unreadable, refuse) for pictures in (train, given))
-    for pictures, kept, part in ((train, keep, ""), (given, hold, " test")):
-        if len(pictures) and not kept:
-            raise SafeclError(f"No{part} picture of {place} can be read; the first is {pictures.where(0)}.")
+    refuse_fraction(offered, test_fraction, refuse)
+    refuse_names(offered, refuse)
+    train = offered.train
+    test = train.subset([]) if offered.test is None else offered.test
+    keep = usable(train, unreadable, refuse)
+    hold = usable(test, unreadable, refuse)
+    refuse_none(offered, keep, hold)
     shown = {train.labels[i] for i in keep}
-    missing = sorted({str(given.labels[i]) for i in hold if given.labels[i] not in shown})
-    if missing:
-        refuse(f"The class {missing[0]!r} of {place} has test pictures but no training picture.")
+    refuse_untrained({test.labels[i] for i in hold} - shown, offered, refuse)
     lost = sorted({repr(str(label)) for label in train.labels if label not in shown})
-    warn_omitted(lost, "class", f"from {place}, with no picture that can be read")
-    everything = [*((train, i) for i in keep), *((given, i) for i in hold)]
-    learned = learned_test_files(train, everything, place, duplicates, refuse)
+    warn_omitted(lost, "class", f"from {offered.where}, with no picture that can be read")
+    everything = [*((train, i) for i in keep), *((test, i) for i in hold)]
+    groups = list(same_pictures([one for one in everything if is_whole_file(one)]))
+    if duplicates == "refuse":
+        refuse_two_classes(groups, refuse)
+    learned = learned_test_files(train, groups, offered.where)
     hold = [i for i in hold if i not in learned]
-    if test is None:
-        strata = [(None if train_domains is None else train_domains[i], train.labels[i]) for i in keep]
-        first, second = draw_split(strata, test_fraction, np.random.default_rng([split_seed, 1]))
-        given, test_domains = train, train_domains
-        keep, hold = [keep[n] for n in first], [keep[n] for n in second]
+    test_domains = offered.test_domains
+    split = offered.split
+    if offered.test is None:
+        keep, hold = drawn(offered, keep, test_fraction, split_seed)
+        test = train
+        test_domains = offered.train_domains
         split = f"{test_fraction:.0%} of every class held out for testing, seed {split_seed}"
-    domains = None if train_domains is None else tuple(train_domains[i] for i in keep)
-    known = tuple(label for label in classes or sorted_classes(shown) if label in shown)
-    tested = None if test_domains is None else tuple(test_domains[i] for i in hold)
-    order = tuple(dict.fromkeys(domains or ()))
-    return Collection(name, train.subset(keep), given.subset(hold), known, domains, tested, order, split, home)
+    domains = chosen(offered.train_domains, keep)
+    return Collection(
+        name=offered.name,
+        train=train.subset(keep),
+        test=test.subset(hold),
+        classes=tuple(c for c in offered.classes or sorted_classes(shown) if c in shown),
+        train_domains=domains,
+        test_domains=chosen(test_domains, hold),
+        domains=tuple(dict.fromkeys(domains or ())),
+        split=split,
+        home=offered.home,
+    )
 
 
-def usable(pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse: Refuse) -> list[int]:
+def chosen(domains: Sequence[str] | None, at: Sequence[int]) -> tuple[str, ...] | None:
+    return None if domains is None else tuple(domains[i] for i in at)
+
+
+def drawn(
+    offered: Offered, keep: Sequence[int], fraction: float, seed: int
+) -> tuple[list[int], list[int]]:
+    """Of the positions to ``keep``: those to train on, and those held out for testing."""
+    labels = offered.train.labels
+    domains = offered.train_domains
+    strata = [(None if domains is None else domains[i], labels[i]) for i in keep]
+    first, second = draw_split(strata, fraction, np.random.default_rng([seed, 1]))
+    return [keep[n] for n in first], [keep[n] for n in second]
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def refuse_fraction(offered: Offered, fraction: float, refuse: Refuse) -> None:
+    if not 0 <= fraction < 1:
+        raise SafeclError("stream.test-fraction.range", fraction=fraction)
+    if offered.test is not None and fraction not in (0, TEST_FRACTION):
+        error = SafeclError("stream.test-fraction.idle", where=offered.where, fraction=fraction)
+        refuse(error)
+
+
+def refuse_names(offered: Offered, refuse: Refuse) -> None:
+    """Classes and domains whose names are no text, or that a person would read as another's."""
+    tested = [] if offered.test is None else offered.test.labels
+    for error in label_problems([*offered.train.labels, *tested], offered.where):
+        refuse(error)
+    domains = [*(offered.train_domains or ()), *(offered.test_domains or ())]
+    for error in label_problems(domains, offered.where, what="domain"):
+        refuse(error)
+
+
+def refuse_none(offered: Offered, keep: Sequence[int], hold: Sequence[int]) -> None:
+    """Pictures of which none can be read."""
+    for pictures, left, part in ((offered.train, keep, ""), (offered.test, hold, " test")):
+        if pictures is not None and len(pictures) and not left:
+            first = pictures.where(0)
+            raise SafeclError(
+                "stream.pictures.none-readable", part=part, where=offered.where, first=first
+            )
+
+
+def refuse_untrained(labels: set[Label], offered: Offered, refuse: Refuse) -> None:
+    """Classes that are tested and never trained."""
+    if labels:
+        first = min(map(str, labels))
+        refuse(SafeclError("stream.class.untrained", label=first, where=offered.where))
+
+
+def refuse_two_classes(groups: Sequence[list[One]], refuse: Refuse) -> None:
+    """The same file in two classes."""
+    for (a, i), *others in groups:
+        other = next(((b, j) for b, j in others if b.labels[j] != a.labels[i]), None)
+        if other is None:
+            continue
+        first, second = (
+            f"{pictures.where(at)} ({pictures.labels[at]})" for pictures, at in ((a, i), other)
+        )
+        way = "remove the wrong one, or set stream.duplicates=allow"
+        refuse(SafeclError("pictures.two-classes", names=f"{first} and {second}", way=way))
+
+
+# -- what is omitted -------------------------------------------------------------------------------
+
+
+def usable(
+    pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse: Refuse
+) -> list[int]:
     """Positions of the pictures to use."""
     bad = broken(pictures) if unreadable == "skip" else {}
     if unreadable == "refuse":
         files = ((i, file_of(pictures, i)) for i in range(len(pictures)))
         bad = {i: file.problem for i, file in files if file is not None and file.problem}
         if bad:
-            refuse(f"{unreadable_pictures([((pictures, i), why) for i, why in bad.items()])}.")
+            refuse(unreadable_pictures([((pictures, i), why) for i, why in bad.items()]))
     elif 0 < len(bad) < len(pictures):  # with none left, an error follows
-        warn_omitted([f"{pictures.where(i)} ({why})" for i, why in bad.items()], "picture", "as unreadable")
+        warn_omitted(
+            [f"{pictures.where(i)} ({why})" for i, why in bad.items()], "picture", "as unreadable"
+        )
     return [i for i in range(len(pictures)) if i not in bad]
 
 
-def learned_test_files(
-    train: Pictures, everything: Sequence[One], place: str, duplicates: Duplicates, refuse: Refuse
-) -> set[int]:
-    """Positions of test files that are training files as well; a file in two classes is refused."""
+def learned_test_files(train: Pictures, groups: Sequence[list[One]], place: str) -> set[int]:
+    """Positions of test files that are training files as well."""
     overlap: dict[int, str] = {}
-    files = [one for one in everything if (file := file_of(*one)) is not None and not file.problem]
-    for (a, i), *others in same_pictures(files):
-        other = next(((b, j) for b, j in others if b.labels[j] != a.labels[i]), None)
-        if duplicates == "refuse" and other is not None:
-            first, second = (f"{pictures.where(at)} ({pictures.labels[at]})" for pictures, at in ((a, i), other))
-            way = "remove the wrong one, or set stream.duplicates=allow"
-            refuse(f"The same picture is in two classes: {first} and {second}; {way}.")
+    for (a, i), *others in groups:
         if a is train:
             overlap |= {j: f"{b.where(j)} = {a.where(i)}" for b, j in others if b is not train}
     why = f"from the test of {place}, because the same picture is in training"
@@ -131,61 +215,7 @@ def learned_test_files(
     return set(overlap)
 
 
-@dataclass
-class Report:
-    """``warnings`` are worth knowing; ``problems`` make numbers wrong or stop a run."""
-
-    facts: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def check(
-    data: Collection, dataset: Dataset | None = None, split: str | None = None, duplicates_allowed: bool = False
-) -> Report:
-    """Read everything once. ``dataset`` and ``split``: whose published counts to compare with."""
-    report = Report()
-    report.facts.append(f"{len(data.train)} training and {len(data.test)} test pictures of {len(data.classes)} classes")
-    if data.split:
-        report.facts.append(f"split: {data.split}")
-    if dataset is not None:
-        report.warnings.extend(wrong_counts(data, dataset, split))
-    counts = Counter(data.train.labels)
-    tested = set(data.test.labels)
-    for what, labels in (
-        ("a single training picture", [label for label in data.classes if counts[label] == 1]),
-        ("no test picture", [label for label in data.classes if label not in tested]),
-    ):
-        if labels:
-            have = counted(len(labels), "class has", "classes have")
-            report.warnings.append(f"{have} {what}: {naming(map(repr, labels))}")
-    parts = (data.train, data.test)
-    bad = {(pictures, i): why for pictures in parts for i, why in broken(pictures).items()}
-    if bad:
-        report.problems.append(unreadable_pictures(list(bad.items())))
-    everything = [(pictures, i) for pictures in parts for i in range(len(pictures))]
-    groups = list(same_pictures([one for one in everything if one not in bad]))
-    mislabelled = report.warnings if duplicates_allowed else report.problems
-    for to, what, found in (
-        (report.problems, "in training and in test", [g for g in groups if len({p is data.train for p, _ in g}) > 1]),
-        (mislabelled, "in more than one class", [g for g in groups if len({p.labels[i] for p, i in g}) > 1]),
-    ):
-        if found:
-            names = naming(" = ".join(pictures.where(i) for pictures, i in group) for group in found)
-            to.append(f"{counted(len(found), 'picture is', 'pictures are')} {what}: {names}")
-    return report
-
-
-def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -> Iterator[str]:
-    """Each difference from the published counts, in one sentence."""
-    split = split or next(iter(dataset.counts))
-    train, test = dataset.counts.get(split, next(iter(dataset.counts.values())))
-    if len(data.classes) != dataset.classes:
-        yield f"{dataset.title} has {dataset.classes} classes; here are {len(data.classes)}"
-    here = len(data.train), len(data.test)
-    if here != (train, test):
-        known = f"{dataset.title} ({split} split) has {train} training and {test} test pictures"
-        yield f"{known}; here are {len(data.train)} and {len(data.test)}"
+# -- how it is found -------------------------------------------------------------------------------
 
 
 def broken(pictures: Pictures) -> dict[int, str]:
@@ -202,15 +232,21 @@ def broken(pictures: Pictures) -> dict[int, str]:
         return {i: why for i, why in enumerate(pool.map(reason, range(len(pictures)))) if why}
 
 
-def unreadable_pictures(bad: Sequence[tuple[One, str]]) -> str:
-    """A sentence on pictures that cannot be read, and why."""
+def unreadable_pictures(bad: Sequence[tuple[One, str]]) -> SafeclError:
+    """The error for pictures that cannot be read, and why."""
     origins = [origin(*one)[0] for one, _ in bad]
-    skippable = any(isinstance(pictures, FilePictures) and pictures.skippable for pictures in origins)
+    skippable = any(
+        isinstance(pictures, FilePictures) and pictures.skippable for pictures in origins
+    )
     them = "it" if len(bad) == 1 else "them"
     hint = f", or set stream.unreadable=skip to omit {them}" if skippable else ""
     named = [(pictures.where(i), why) for (pictures, i), why in bad]
-    names = naming(f"{where[:-1]}; {why})" if where.endswith(")") else f"{where} ({why})" for where, why in named)
-    return f"{counted(len(bad), 'picture', 'pictures')} cannot be read: {names}; remove or replace {them}{hint}"
+    names = naming(
+        f"{where[:-1]}; {why})" if where.endswith(")") else f"{where} ({why})"
+        for where, why in named
+    )
+    some = counted(len(bad), "picture", "pictures")
+    return SafeclError("pictures.unreadable", pictures=some, names=names, them=them, hint=hint)
 
 
 def same_pictures(everything: Sequence[One]) -> Iterable[list[One]]:
@@ -232,3 +268,9 @@ def origin(pictures: Pictures, index: int) -> One:
 def file_of(pictures: Pictures, index: int) -> File | None:
     pictures, index = origin(pictures, index)
     return pictures.files[index] if isinstance(pictures, FilePictures) else None
+
+
+def is_whole_file(one: One) -> bool:
+    """Whether a picture is a file in which nothing was found wrong when it was listed."""
+    file = file_of(*one)
+    return file is not None and not file.problem

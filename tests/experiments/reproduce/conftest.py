@@ -10,7 +10,8 @@ from PIL import Image
 
 from safecl.streams.datasets import DATASETS
 
-CLASSES, EACH = 5, 2
+CLASSES = 5
+EACH = 2
 
 
 def picture(path: Path, number: int) -> None:
@@ -21,27 +22,42 @@ def picture(path: Path, number: int) -> None:
 
 @pytest.fixture(scope="session")
 def miniatures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a few pictures of every dataset of the paper, laid out as ``safecl data prepare`` does."""
-    root, count = tmp_path_factory.mktemp("data"), iter(range(10**6))
+    """A folder with a few pictures of every dataset of the paper, laid out as ``safecl data
+    prepare`` does.
+    """
+    root = tmp_path_factory.mktemp("data")
+    count = iter(range(10**6))
     for name in ("imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab"):
         for part in ("train", "test"):
             for label in range(CLASSES):
                 for i in range(EACH):
-                    picture(root / DATASETS[name].folder / part / f"class {label}" / f"{i}.png", next(count))
+                    picture(
+                        root / DATASETS[name].folder / part / f"class {label}" / f"{i}.png",
+                        next(count),
+                    )
     for domain in DATASETS["domainnet"].domains:
         for part in ("train", "test"):
             for label in range(CLASSES):
                 for i in range(EACH):
-                    picture(root / "DomainNet" / part / domain / f"class{label}" / f"{i}.png", next(count))
+                    picture(
+                        root / "DomainNet" / part / domain / f"class{label}" / f"{i}.png",
+                        next(count),
+                    )
     cifar = root / DATASETS["cifar100"].folder
     cifar.mkdir()
     labels = [label for label in range(CLASSES) for _ in range(EACH)]
     data = np.random.default_rng(0).integers(0, 256, (len(labels), 3072), dtype=np.uint8)
     for part in ("train", "test"):
-        (cifar / part).write_bytes(pickle.dumps({"data": data + (part == "test"), "fine_labels": labels}))
-    (cifar / "meta").write_bytes(pickle.dumps({"fine_label_names": [f"class {i}" for i in range(CLASSES)]}))
+        (cifar / part).write_bytes(
+            pickle.dumps({"data": data + (part == "test"), "fine_labels": labels})
+        )
+    (cifar / "meta").write_bytes(
+        pickle.dumps({"fine_label_names": [f"class {i}" for i in range(CLASSES)]})
+    )
     with pytest.MonkeyPatch.context() as patch:  # whose md5 is not the published one
-        patch.setattr("torchvision.datasets.cifar.check_integrity", lambda path, md5: Path(path).is_file())
+        patch.setattr(
+            "torchvision.datasets.cifar.check_integrity", lambda path, md5: Path(path).is_file()
+        )
         yield root
 
 

@@ -1,4 +1,6 @@
-"""All targets from nothing, in a reduced form; and at the paper's scale every run, on a few pictures of each."""
+"""All targets from nothing, in a reduced form; and at the paper's scale every run, on a few
+pictures of each.
+"""
 
 import base64
 import json
@@ -14,7 +16,7 @@ from PIL import Image
 
 from safecl.atomic import read_json
 from safecl.engine.identity import FILE
-from safecl.errors import SafeclError, Stopped
+from safecl.errors import Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
 from safecl.experiments.reproduce.plan import Job, make_job
@@ -22,8 +24,14 @@ from safecl.experiments.reproduce.probe import Probe, restore
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
 from safecl.experiments.reproduce.targets import TARGETS, Preset, Scale, read_scale, read_target
 from safecl.experiments.sweep.plan import Plan
+from tests.conftest import raises
 
-TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
+TINY_NETWORK = [
+    "backbone.name=test_vit",
+    "backbone.weights=random",
+    "backbone.image_size=16",
+    "device=cpu",
+]
 SHORT = [
     "ridge.size=30",
     "ridge.layers=1",
@@ -66,7 +74,14 @@ def at_the_papers_scale(folder: Path, targets: list[str], data: Path) -> Reprodu
 
 def run(one: Reproduction, without: Mapping[str, set[str]] | None = None) -> list[Made]:
     gone = without or {}
-    one.run({name for some in gone.values() for name in some}, on="local", jobs=1, gpus=1, show="quiet", command="")
+    one.run(
+        {name for some in gone.values() for name in some},
+        on="local",
+        jobs=1,
+        gpus=1,
+        show="quiet",
+        command="",
+    )
     return one.make(gone, lambda text: None)
 
 
@@ -88,7 +103,8 @@ def test_all_targets_are_made_from_nothing_shown_on_a_page_and_share_their_runs(
 def every_table_and_figure_is_there(folder: Path, made: list[Made]) -> None:
     assert [one.name for one in made] == list(TARGETS)
     for one in made:
-        name, kinds = one.name, {Path(file).suffix for file in one.files}
+        name = one.name
+        kinds = {Path(file).suffix for file in one.files}
         assert all((folder / "small-safe" / file).stat().st_size for file in one.files)
         if name.startswith("table-"):
             assert kinds == {".csv", ".tex", ".md"}
@@ -100,10 +116,14 @@ def every_table_and_figure_is_there(folder: Path, made: list[Made]) -> None:
         assert all(cell.mean is not None for line in one.lines for cell in line.cells), name
 
 
-def the_page_shows_all_of_them_and_every_picture_has_an_alt_text(folder: Path, made: list[Made]) -> None:
+def the_page_shows_all_of_them_and_every_picture_has_an_alt_text(
+    folder: Path, made: list[Made]
+) -> None:
     page = (folder / "small-safe" / "index.html").read_text()
     pictures = re.findall(r'<img src="([^"]+)" alt="([^"]*)"', page)
-    drawn = {base64.b64decode(data.removeprefix("data:image/svg+xml;base64,")) for data, _ in pictures}
+    drawn = {
+        base64.b64decode(data.removeprefix("data:image/svg+xml;base64,")) for data, _ in pictures
+    }
     figures = [name for name in TARGETS if name.startswith("fig-")]
     assert drawn == {(folder / "small-safe" / f"{name}.svg").read_bytes() for name in figures}
     assert len(pictures) == len(figures) and all(len(alt) > 40 for _, alt in pictures)
@@ -123,26 +143,46 @@ def gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made: 
 def the_weights_are_those_of_the_answers(folder: Path, made: list[Made]) -> None:
     """Of the three classes of the second of two sessions, which are the late ones."""
     (cell,) = work(folder, ["fig-weights"]).cells
-    lines = map(json.loads, (folder / "runs" / cell.name / "predictions.jsonl").read_text().splitlines())
+    lines = map(
+        json.loads, (folder / "runs" / cell.name / "predictions.jsonl").read_text().splitlines()
+    )
     late = [line["weights"]["fast"] for line in lines if line["session"] == 2]
     (told,) = [
-        sentence for one in made if one.name == "fig-weights" for sentence in one.sentences if "late" in sentence
+        sentence
+        for one in made
+        if one.name == "fig-weights"
+        for sentence in one.sentences
+        if "late" in sentence
     ]
-    assert len(late) == 9 and float(told.rpartition(" ")[2]) == pytest.approx(sum(late) / 9, abs=1e-3)
+    assert len(late) == 9 and float(told.rpartition(" ")[2]) == pytest.approx(
+        sum(late) / 9, abs=1e-3
+    )
 
 
 def the_features_are_those_of_the_networks_of_a_finished_run(folder: Path) -> None:
     """Of two sessions of three classes each, with three test pictures."""
-    (cell,) = {entry.runs[0].name: entry.runs[0] for entry in work(folder, ["fig-tsne"]).jobs[0].entries[2:]}.values()
+    (cell,) = {
+        entry.runs[0].name: entry.runs[0]
+        for entry in work(folder, ["fig-tsne"]).jobs[0].entries[2:]
+    }.values()
     probe = Probe(folder / "runs")
-    labels, found = zip(*(probe.features(cell, name) for name in ("backbone", "slow", "fast")), strict=True)
+    labels, found = zip(
+        *(probe.features(cell, name) for name in ("backbone", "slow", "fast")), strict=True
+    )
     fit, tests = restore(
-        folder / "runs" / cell.name, cell.settings, read_json(folder / "runs" / cell.name / FILE) or {}
+        folder / "runs" / cell.name,
+        cell.settings,
+        read_json(folder / "runs" / cell.name / FILE) or {},
     )
     views = torch.cat([test.plain(range(len(test)), fit.transform) for test in tests]).float() / 255
     with torch.no_grad():
-        wanted = {name: fit.method.networks[name].features(views) for name in ("backbone", "slow", "fast")}
-    assert [*map(str, tests[0].labels), *map(str, tests[1].labels)] == labels[0] and len(labels[0]) == 18
+        wanted = {
+            "backbone": fit.method.backbone.features(views),
+            **{name: fit.method.networks[name].features(views) for name in ("slow", "fast")},
+        }
+    assert [*map(str, tests[0].labels), *map(str, tests[1].labels)] == labels[0] and len(
+        labels[0]
+    ) == 18
     for features, name in zip(found, ("backbone", "slow", "fast"), strict=True):
         assert np.allclose(features, wanted[name], atol=1e-4)
 
@@ -151,12 +191,14 @@ def test_a_run_in_which_the_untuned_backbone_answers_is_drawn_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "run_cells", in_this_process)
-    monkeypatch.setattr("safecl.methods.policy.MIN_PILOT_GAIN", 2.0)
+    monkeypatch.setattr("safecl.methods.beyond.untuned.MIN_PILOT_GAIN", 2.0)
     words = [*FAST, "stream.classes=8", "stream.train=4", "ridge.mirror=true"]
     jobs = make_jobs(["fig-tsne", "table-ablation"], read_scale("small"), "safe", words)
     figure, table = run(Reproduction(jobs, read_scale("small"), "safe", tmp_path))
     assert "fig-tsne.svg" in figure.files and not figure.left_out
-    assert table.sentences == ["In 1 of 1 run the output slow is the untuned backbone's from session 2 on"]
+    assert table.sentences == [
+        "In 1 of 1 run the output slow is the untuned backbone's from session 2 on"
+    ]
     cell = next(entry.runs[0] for entry in jobs[0].entries if entry.row.network == "slow")
     probe = Probe(tmp_path / "runs")
     method = probe._restored(cell)[0].method
@@ -166,9 +208,15 @@ def test_a_run_in_which_the_untuned_backbone_answers_is_drawn_and_named(
     assert not np.allclose(slow, plain, atol=1e-3)
 
 
-def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_is_trained_twice(
+    folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = work(folder, TARGETS)
-    assert len(one.cells) == len(list((folder / "runs").iterdir())) < sum(len(job.cells) for job in one.jobs)
+    assert (
+        len(one.cells)
+        == len(list((folder / "runs").iterdir()))
+        < sum(len(job.cells) for job in one.jobs)
+    )
     assert one.done == {cell.name for cell in one.cells}
     monkeypatch.setattr("safecl.experiments.sweep.sweep.Local", None)  # no worker can be started
     before = {each.name: each for each in made}
@@ -176,7 +224,9 @@ def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest
         assert each.lines == before[each.name].lines
 
 
-def test_what_was_not_run_is_said_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_run_is_said_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[str, str]:
         return {plan.cells[0].name: "The disk is full."}
 
@@ -227,16 +277,23 @@ def test_runs_on_pictures_that_were_replaced_are_refused(
     scale = scale.model_copy(update={"streams": streams})
 
     def again() -> Reproduction:
-        return Reproduction(make_jobs(["table-ablation"], scale, "safe", own), scale, "safe", tmp_path / "out")
+        return Reproduction(
+            make_jobs(["table-ablation"], scale, "safe", own), scale, "safe", tmp_path / "out"
+        )
 
     run(again())
     assert len(again().done) == len(again().cells)
     paint(next((data / "test" / "b").iterdir()), 77)
-    with pytest.raises(SafeclError, match=r"other data: test pictures of session . have changed"):
+    with raises(
+        "sweep.folder.other-runs",
+        lines=re.compile("other data: test pictures of session . have changed"),
+    ):
         again()
 
 
-def test_a_figure_of_datasets_names_pictures_that_are_missing_whatever_their_folder_is_called(tmp_path: Path) -> None:
+def test_a_figure_of_datasets_names_pictures_that_are_missing_whatever_their_folder_is_called(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / "weights"
     words = [f"stream.root={root}"]
     scale = read_scale("paper")
@@ -260,7 +317,11 @@ SLOW = pytest.mark.slow
     ],
 )
 def test_at_the_papers_scale_every_run_ends_and_every_row_is_written(
-    targets: list[str], tmp_path: Path, miniatures: Path, no_cache: None, monkeypatch: pytest.MonkeyPatch
+    targets: list[str],
+    tmp_path: Path,
+    miniatures: Path,
+    no_cache: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "run_cells", in_this_process)
     one = at_the_papers_scale(tmp_path, targets, miniatures)

@@ -18,16 +18,25 @@ from safecl.report.table import as_csv, as_latex, as_markdown
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Any:
-    """``finished(job, value)``: a finished run for every cell; ``value(cell, output)`` is its accuracy."""
+    """``finished(job, value)``: a finished run for every cell; ``value(cell, output)`` is its
+    accuracy.
+    """
     import json
 
     def make(job: Job, value: Any) -> dict[str, Run]:
         found = {}
         for cell in job.cells:
-            method, folder = cell.settings.method.name, tmp_path / cell.name
+            method = cell.settings.method.name
+            folder = tmp_path / cell.name
             outputs = ["slow", "fast", "safe"] if method == "safe" else [method]
             stream = {"name": "x", "sessions": [{"name": "1"}, {"name": "2"}]}
-            about = {"method": method, "title": method, "main": outputs[-1], "outputs": outputs, "stream": stream}
+            about = {
+                "method": method,
+                "title": method,
+                "main": outputs[-1],
+                "outputs": outputs,
+                "stream": stream,
+            }
             folder.mkdir(exist_ok=True)
             (folder / "facts.json").write_text(json.dumps(about))
             numbers = {output: value(cell, output) for output in outputs}
@@ -47,16 +56,27 @@ def nothing(*_: Any) -> float | None:
     return None
 
 
-def test_a_cell_has_the_mean_and_deviation_over_seeds_and_the_difference_to_the_paper(finished: Any) -> None:
+def test_a_cell_has_the_mean_and_deviation_over_seeds_and_the_difference_to_the_paper(
+    finished: Any,
+) -> None:
     job = make_job(read_target("table-ablation"), read_scale("small"), "safe", repeat=3)
-    ours = {"slow": [0.6, 0.62, 0.64], "fast": [0.5, 0.5, 0.5], "safe": [0.7, 0.71, 0.72], "ranpac": [0.3, 0.3, 0.3]}
+    ours = {
+        "slow": [0.6, 0.62, 0.64],
+        "fast": [0.5, 0.5, 0.5],
+        "safe": [0.7, 0.71, 0.72],
+        "ranpac": [0.3, 0.3, 0.3],
+    }
     lines = fill(job, finished(job, lambda cell, output: ours[output][cell.settings.seed]), nothing)
     for line, output in zip(lines, ("ranpac", "slow", "fast", "safe"), strict=True):
         final, average = line.cells
         wanted = [100 * value for value in ours[output]]
-        assert final.mean == pytest.approx(mean(wanted)) and final.deviation == pytest.approx(stdev(wanted))
+        assert final.mean == pytest.approx(mean(wanted)) and final.deviation == pytest.approx(
+            stdev(wanted)
+        )
         assert average.mean == pytest.approx(mean(wanted) + 5)
-        assert final.paper is not None and final.difference == pytest.approx(mean(wanted) - final.paper)
+        assert final.paper is not None and final.difference == pytest.approx(
+            mean(wanted) - final.paper
+        )
     held = [outcome.holds for outcome in judge(job.target, lines)]
     assert held == [True, False, True]
 
@@ -64,7 +84,10 @@ def test_a_cell_has_the_mean_and_deviation_over_seeds_and_the_difference_to_the_
 def test_an_output_that_a_run_does_not_have_gives_no_number(finished: Any) -> None:
     job = make_job(read_target("table-ablation"), read_scale("small"), "safe")
     runs = finished(job, lambda cell, output: 0.5)
-    rows = [row.model_copy(update={"output": "medium"}) if row.output == "slow" else row for row in job.rows]
+    rows = [
+        row.model_copy(update={"output": "medium"}) if row.output == "slow" else row
+        for row in job.rows
+    ]
     entries = [entry._replace(row=rows[job.rows.index(entry.row)]) for entry in job.entries]
     lines = fill(replace(job, rows=rows, entries=entries), runs, nothing)
     assert [line.cells[0].ours for line in lines] == [(50.0,), (None,), (50.0,), (50.0,)]
@@ -76,9 +99,13 @@ def test_a_claim_is_judged_by_its_smallest_margin_seed_by_seed() -> None:
     lines = [Line(label, [Shown(ours), Shown(measure="average")]) for label, ours in values.items()]
     lines.append(Line("Slow learner", [Shown((41.0, 53.0)), Shown(measure="average")]))
     (outcome,) = judge(target, lines)
-    assert outcome.rival == "PTM" and outcome.margin is not None and outcome.margin.found == [1.0, 3.0]
+    assert (
+        outcome.rival == "PTM" and outcome.margin is not None and outcome.margin.found == [1.0, 3.0]
+    )
     assert "holds, by +2.00 points ± 1.41 over 2 seeds against PTM" in str(outcome)
-    assert "numbers are missing" in str(judge(target, [Line(line.label, [Shown(), Shown()]) for line in lines])[0])
+    assert "numbers are missing" in str(
+        judge(target, [Line(line.label, [Shown(), Shown()]) for line in lines])[0]
+    )
 
 
 def test_the_mean_column_is_over_the_columns_that_are_there(finished: Any, tmp_path: Path) -> None:
@@ -90,18 +117,27 @@ def test_the_mean_column_is_over_the_columns_that_are_there(finished: Any, tmp_p
     assert [cell.paper for cell in safe.cells] == pytest.approx([92.8, 91.1, (92.8 + 91.1) / 2])
     lost = next(cell for cell in job.cells if cell.settings.method.name == "safe")
     del runs[lost.name]
-    assert [cell.mean for cell in fill(job, runs, nothing)[-1].cells] == [None, pytest.approx(90), None]
+    assert [cell.mean for cell in fill(job, runs, nothing)[-1].cells] == [
+        None,
+        pytest.approx(90),
+        None,
+    ]
 
 
 def test_a_single_column_has_no_mean(finished: Any) -> None:
     job = make_job(read_target("table-sota"), read_scale("small"), "safe", repeat=1)
     assert [column.label for column in job.columns] == ["CIFAR"]
     lines = fill(job, finished(job, lambda *_: 0.5), nothing)
-    assert {len(line.cells) for line in lines} == {1} and judge(job.target, lines)[0].margin is not None
+    assert {len(line.cells) for line in lines} == {1} and judge(job.target, lines)[
+        0
+    ].margin is not None
 
 
 def test_the_papers_numbers_have_the_decimals_that_it_prints() -> None:
-    lines = [Line("a", [Shown((1.0,), 74.5), Shown((1.0,), 62.21)]), Line("b", [Shown((1.0,), 73.0), Shown()])]
+    lines = [
+        Line("a", [Shown((1.0,), 74.5), Shown((1.0,), 62.21)]),
+        Line("b", [Shown((1.0,), 73.0), Shown()]),
+    ]
     assert [row[2].text for row in target_table(["x", "y"], lines).rows] == ["74.50", "73.00"]
     firsts = [Line(line.label, line.cells[:1]) for line in lines]
     assert [row[2].text for row in target_table(["x"], firsts).rows] == ["74.5", "73.0"]
@@ -117,7 +153,8 @@ def test_an_answer_is_asked_of_the_finished_run(finished: Any) -> None:
     job = make_job(read_target("table-gamma"), read_scale("small"), "safe", repeat=1)
     (line,) = fill(job, finished(job, lambda *_: 0.5), lambda cell, answer: answer["gamma"] / 1000)
     assert [cell.mean for cell in line.cells] == pytest.approx([0, 0.01, 0.1, 0.5, 1, 10])
-    assert {column.answer["aggregation"] for column in job.columns} == {"entropy"}  # without it γ means nothing
+    # without it γ means nothing
+    assert {column.answer["aggregation"] for column in job.columns} == {"entropy"}
 
 
 LINES = [
@@ -128,8 +165,15 @@ LINES = [
 
 def test_a_csv_file_has_all_digits_the_spread_and_the_papers_numbers() -> None:
     first, second = csv.DictReader(io.StringIO(as_csv(target_table(["Final", "Learnable"], LINES))))
-    assert float(first["Final ours ±"]) == pytest.approx(2**0.5, abs=1e-5) and first["Learnable ours"] == "1.23457e+06"
-    assert (first["Final ours"], first["Final paper"], first["Final diff."]) == ("51", "62.21", "-11.21")
+    assert (
+        float(first["Final ours ±"]) == pytest.approx(2**0.5, abs=1e-5)
+        and first["Learnable ours"] == "1.23457e+06"
+    )
+    assert (first["Final ours"], first["Final paper"], first["Final diff."]) == (
+        "51",
+        "62.21",
+        "-11.21",
+    )
     assert (second["Final ours"], second["Final paper"], second["Final diff."]) == ("", "8.16", "")
 
 

@@ -25,7 +25,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     class Process:
         def __init__(self, command: list[str], env: dict[str, str], **_: Any) -> None:
             started.append(env)
-            self.pid, self.stdin = 0, SimpleNamespace(write=lambda data: None, flush=lambda: None)
+            self.pid = 0
+            self.stdin = SimpleNamespace(write=lambda data: None, flush=lambda: None)
 
     def make(cores: int, gigabytes: float = 1000, gpus: int = 0) -> list[dict[str, str]]:
         monkeypatch.setattr(sweep_local, "cores", lambda: cores)
@@ -51,7 +52,9 @@ def fill(local: Local, waiting: list[Cell], folder: Path) -> int:
 def test_as_many_as_cores_with_their_share_of_threads(machine: Any, tmp_path: Path) -> None:
     started = machine(cores=4)
     assert fill(Local(cells(9)), cells(9), tmp_path) == 4
-    assert {env["OMP_NUM_THREADS"] for env in started} == {"1"} and not any("CUDA_VISIBLE" in k for k in started[0])
+    assert {env["OMP_NUM_THREADS"] for env in started} == {"1"} and not any(
+        "CUDA_VISIBLE" in k for k in started[0]
+    )
     assert Local(cells(2)).jobs == 2 and Local(cells(2)).threads == 2
     assert Local(cells(9), jobs=1).jobs == 1 and Local(cells(9), jobs=1).threads == 4
 
@@ -68,9 +71,14 @@ def test_one_run_starts_however_little_memory_there_is(machine: Any, tmp_path: P
 
 
 def test_a_larger_head_or_network_is_expected_to_need_more() -> None:
-    small, head, network = (ram_estimate(load("safe", words)) for words in (
-        ["ridge.size=50"], ["ridge.size=20000"], ["ridge.size=50", "backbone=vit_base_patch16_224.augreg_in21k"],
-    ))  # fmt: skip
+    small, head, network = (
+        ram_estimate(load("safe", words))
+        for words in (
+            ["ridge.size=50"],
+            ["ridge.size=20000"],
+            ["ridge.size=50", "backbone=vit_base_patch16_224.augreg_in21k"],
+        )
+    )
     assert small < head and small < network
 
 

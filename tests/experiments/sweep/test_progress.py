@@ -17,12 +17,13 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What a sweep of twelve runs shows, of which ``running`` began so many seconds ago."""
 
     def show(*running: float) -> list[str]:
-        loop: Any = Loop([], Path(), SimpleNamespace(jobs=2), Board("quiet"), 12)  # type: ignore[arg-type]
+        executor: Any = SimpleNamespace(jobs=2)
+        loop: Any = Loop([], Path(), executor, Board("quiet"), 12, now=lambda: 100.0)
         monkeypatch.setattr(sweep, "read_place", lambda folder: "session 2 of 5")
-        monkeypatch.setattr(sweep.time, "monotonic", lambda: 100.0)
         named = {i: SimpleNamespace(title=f"preset=safe seed={i}") for i in range(len(running))}
         loop.running = {str(i): (named[i], 100.0 - seconds) for i, seconds in enumerate(running)}
-        loop.done, loop.failed = 2, {"a": "It failed."}
+        loop.done = 2
+        loop.failed = {"a": "It failed."}
         found: list[str] = loop.standing().splitlines()
         return found
 
@@ -36,7 +37,10 @@ def lines(standing: Any) -> str:
 
 def terminal(**options: Any) -> tuple[Board, StringIO]:
     file = StringIO()
-    return Board(console=Console(file=file, force_terminal=True, color_system=None, **options)), file
+    return (
+        Board(console=Console(file=file, force_terminal=True, color_system=None, **options)),
+        file,
+    )
 
 
 def test_a_line_for_all_and_one_for_each_run_at_work(standing: Any) -> None:
@@ -58,7 +62,9 @@ def test_no_line_is_broken_and_the_first_ones_stay_on_the_screen(width: int, lin
     assert shown[0].startswith("2 of 12 runs done") and shown[1].startswith("preset=safe seed=0")
 
 
-def test_a_log_gets_whole_lines_now_and_then(lines: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_whole_lines_now_and_then(
+    lines: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Board(every=1000).show(lines)
     assert capsys.readouterr().out == ""
     board = Board("plain", every=0)

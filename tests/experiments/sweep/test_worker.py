@@ -22,12 +22,19 @@ def job(*words: str) -> Job:
     return Job(load("simplecil", [*WORDS, *words]).model_dump(mode="json"), "safecl sweep x", 1)
 
 
-def test_a_worker_runs_its_job_into_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_runs_its_job_into_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert work(tmp_path / "run", job()).state == "done"
-    assert read_json(tmp_path / "run" / "summary.json") and read_json(tmp_path / "run" / STATUS) == {
-        "state": "done", "sentence": "",
-    }  # fmt: skip
-    assert "Session 2 of 2" in (tmp_path / "run" / LOG).read_text() and capsys.readouterr().out == ""
+    assert read_json(tmp_path / "run" / "summary.json") and read_json(
+        tmp_path / "run" / STATUS
+    ) == {
+        "state": "done",
+        "sentence": "",
+    }
+    assert (
+        "Session 2 of 2" in (tmp_path / "run" / LOG).read_text() and capsys.readouterr().out == ""
+    )
     assert (read_json(tmp_path / "run" / "facts.json") or {})["command"] == "safecl sweep x"
 
 
@@ -47,14 +54,17 @@ def test_a_worker_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(launching, "launch", broken)
     outcome = work(tmp_path / "b", job())
-    assert outcome.state == "failed" and outcome.sentence.startswith("It ended with ZeroDivisionError: a bug; ")
+    assert outcome.state == "failed" and outcome.sentence.startswith(
+        "It ended with ZeroDivisionError: a bug; "
+    )
     assert "Traceback" in (tmp_path / "b" / LOG).read_text()
 
 
 def test_a_worker_ends_when_the_sweep_is_gone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "safecl.experiments.sweep.worker", str(tmp_path / "run")]
     endless = job("stream.train=200", "stream.classes=100")
-    ran = subprocess.run(command, input=json.dumps(asdict(endless)) + "\n", text=True, timeout=60)  # closes stdin
+    # closes stdin
+    ran = subprocess.run(command, input=json.dumps(asdict(endless)) + "\n", text=True, timeout=60)
     assert ran.returncode in (-15, 0) and not (tmp_path / "run" / "summary.json").exists()
 
 

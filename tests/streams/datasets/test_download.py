@@ -3,29 +3,35 @@
 import hashlib
 import http.server
 import os
+import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from safecl.errors import SafeclError
 from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.dataset import Archive
 from safecl.streams.datasets.download import download, fetch
+from tests.conftest import raises
 
 
 @dataclass
 class Site:
-    """What the server does. ``cut``: answers stop after so many bytes. ``asked``: how often."""
+    """What the server does. ``cut``: answers stop after so many bytes. ``asked``: how often.
+
+    ``silent``: then nothing more comes, and nobody hangs up, until ``over``.
+    """
 
     url: str = ""
     data: bytes = b""
     kind: str = "application/octet-stream"
     cut: int | None = None
     asked: int = 0
+    silent: bool = False
+    over: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
         self.asked += 1
@@ -34,6 +40,8 @@ class Site:
         request.send_header("Content-Length", str(len(self.data)))
         request.end_headers()
         request.wfile.write(self.data[: self.cut])
+        if self.silent:
+            self.over.wait(60)
 
 
 @pytest.fixture
@@ -51,6 +59,7 @@ def site() -> Iterator[Site]:
     threading.Thread(target=partial(running.serve_forever, poll_interval=0.01), daemon=True).start()
     here.url = f"http://127.0.0.1:{running.server_port}"
     yield here
+    here.over.set()
     running.shutdown()
     running.server_close()
 
@@ -64,7 +73,7 @@ def test_a_download_that_broke_off_leaves_nothing_and_one_that_is_there_is_not_f
     tmp_path: Path, site: Site
 ) -> None:
     site.cut = 2000
-    with pytest.raises(SafeclError, match=r"got only 2000 out of 5000 bytes.*; run the command again"):
+    with raises("dataset.download.failed", error=re.compile("got only 2000 out of 5000 bytes")):
         get(site, tmp_path)
     assert list(tmp_path.iterdir()) == []
     site.cut = None
@@ -73,24 +82,33 @@ def test_a_download_that_broke_off_leaves_nothing_and_one_that_is_there_is_not_f
 
 
 def test_a_download_that_is_not_the_published_file_is_removed(tmp_path: Path, site: Site) -> None:
-    with pytest.raises(SafeclError, match="md5 differs"):
+    with raises("dataset.download.checksum"):
         get(site, tmp_path, md5="0" * 32)
     assert list(tmp_path.iterdir()) == []
     assert get(site, tmp_path, md5=hashlib.md5(site.data).hexdigest()) == site.data
 
 
 def test_a_web_page_in_place_of_a_list_is_refused(tmp_path: Path, site: Site) -> None:
-    site.data, site.kind = b"<html>log in first</html>", "text/html; charset=utf-8"
-    with pytest.raises(SafeclError, match="web page"):
+    site.data = b"<html>log in first</html>"
+    site.kind = "text/html; charset=utf-8"
+    with raises("dataset.download.web-page"):
         get(site, tmp_path, "real_train.txt")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_server_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SafeclError, match="cannot be fetched"):
+    with raises("dataset.download.failed"):
         fetch(Archive("x", url="http://127.0.0.1:9/x"), tmp_path / "x")
 
 
+def test_a_server_that_falls_silent_is_given_up(tmp_path: Path, site: Site) -> None:
+    site.cut = 2000
+    site.silent = True
+    with raises("dataset.download.failed", url=f"{site.url}/x.bin"):
+        fetch(Archive("x.bin", url=f"{site.url}/x.bin"), tmp_path / "x.bin", silence=0.1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_only_a_person_can_fetch_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SafeclError, match=r"needs a person .* vtab\.zip"):
+    with raises("dataset.download.by-hand", fetch=re.compile(r"vtab\.zip")):
         download(DATASETS["vtab"], tmp_path)

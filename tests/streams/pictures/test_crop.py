@@ -10,7 +10,13 @@ from scipy import stats
 from torchvision import transforms
 from torchvision.transforms.v2.functional import resized_crop
 
-from safecl.streams.pictures.crop import cut_out, cut_out_dense, cut_out_sparse, random_boxes, random_crops
+from safecl.streams.pictures.crop import (
+    cut_out,
+    cut_out_dense,
+    cut_out_sparse,
+    random_boxes,
+    random_crops,
+)
 from safecl.streams.pictures.images import Transform, canvas_view, pixels
 
 NUMBER = 4000
@@ -34,7 +40,9 @@ def boxes_of_torchvision(width: int, height: int, transform: Transform) -> np.nd
     probe = torch.zeros(1, height, width)
     crop = transforms.RandomResizedCrop.get_params
     drawn = [crop(probe, list(transform.scale), list(transform.ratio)) for _ in range(NUMBER)]
-    return np.array([(left / width, top / height, w / width, h / height) for top, left, h, w in drawn])
+    return np.array(
+        [(left / width, top / height, w / width, h / height) for top, left, h, w in drawn]
+    )
 
 
 @pytest.mark.parametrize(("width", "height"), [(400, 400), (640, 400), (300, 900)])
@@ -47,7 +55,8 @@ def test_crop_boxes_have_torchvisions_distribution(width: int, height: int) -> N
     def quantities(boxes: np.ndarray) -> dict[str, np.ndarray]:
         left, top, w, h = boxes.T
         # Where whole pixels decide (a box as long as the picture) there is no corner to compare.
-        free_x, free_y = w < 0.98, h < 0.98
+        free_x = w < 0.98
+        free_y = h < 0.98
         return {
             "area": w * h,
             "log aspect": np.log(w * width / (h * height)),
@@ -55,7 +64,8 @@ def test_crop_boxes_have_torchvisions_distribution(width: int, height: int) -> N
             "top": top[free_y] / (1 - h[free_y]),
         }
 
-    theirs, ours = quantities(expected), quantities(got)
+    theirs = quantities(expected)
+    ours = quantities(got)
     for name in theirs:
         # torchvision rounds to pixels; a shift of one pixel is not a difference.
         shift = 1 / min(width, height)
@@ -66,9 +76,13 @@ def test_crop_boxes_have_torchvisions_distribution(width: int, height: int) -> N
 @settings(max_examples=50)
 @given(st.floats(0.02, 50), st.integers(0, 100))
 def test_boxes_lie_inside_the_picture(aspect: float, seed: int) -> None:
-    boxes = random_boxes(torch.full((64,), aspect), Transform(), torch.Generator().manual_seed(seed))
+    boxes = random_boxes(
+        torch.full((64,), aspect), Transform(), torch.Generator().manual_seed(seed)
+    )
     left, top, width, height = boxes.unbind(1)
-    assert (boxes >= 0).all() and (left + width <= 1 + 1e-5).all() and (top + height <= 1 + 1e-5).all()
+    assert (
+        (boxes >= 0).all() and (left + width <= 1 + 1e-5).all() and (top + height <= 1 + 1e-5).all()
+    )
     ratio = width * aspect / height
     assert ((ratio > 0.74) & (ratio < 1.34)).all()
 
@@ -76,7 +90,12 @@ def test_boxes_lie_inside_the_picture(aspect: float, seed: int) -> None:
 def test_half_of_the_pictures_are_mirrored() -> None:
     ramp = torch.arange(32, dtype=torch.uint8).mul(8).expand(3, 32, 32)
     transform = Transform(size=32, margin=1.0, scale=(1.0, 1.0), ratio=(1.0, 1.0))
-    out = augment(ramp.expand(2000, 3, 32, 32), torch.ones(2000, 3), transform, torch.Generator().manual_seed(0))
+    out = augment(
+        ramp.expand(2000, 3, 32, 32),
+        torch.ones(2000, 3),
+        transform,
+        torch.Generator().manual_seed(0),
+    )
     mirrored = out[:, 0, 0, 0] > out[:, 0, 0, -1]
     assert 900 < int(mirrored.sum()) < 1100
     straight = out[~mirrored][0]
@@ -84,10 +103,12 @@ def test_half_of_the_pictures_are_mirrored() -> None:
     assert torch.allclose(out[mirrored][0], straight.flip(-1), atol=1e-5)
 
 
-# Not below some 30 pixels: there it shows that torchvision's boxes are whole pixels (std 2.5 % off at 24 × 18).
+# Not below some 30 pixels: there it shows that torchvision's boxes are whole pixels (std 2.5 % off
+# at 24 × 18).
 @pytest.mark.parametrize(("width", "height"), [(90, 150), (40, 40)])
 def test_pixels_have_torchvisions_moments(width: int, height: int) -> None:
-    image, transform = smooth(width, height), Transform(size=56)
+    image = smooth(width, height)
+    transform = Transform(size=56)
     cpu = transforms.Compose(
         [
             transforms.RandomResizedCrop(56, scale=transform.scale, ratio=transform.ratio),
@@ -98,18 +119,27 @@ def test_pixels_have_torchvisions_moments(width: int, height: int) -> None:
     torch.manual_seed(0)
     theirs = torch.stack([cpu(image) for _ in range(1500)])
     canvas, shape = canvas_view(image, 2 * transform.resize)
-    ours = augment(canvas.expand(1500, -1, -1, -1), shape.expand(1500, 3), transform, torch.Generator().manual_seed(0))
+    ours = augment(
+        canvas.expand(1500, -1, -1, -1),
+        shape.expand(1500, 3),
+        transform,
+        torch.Generator().manual_seed(0),
+    )
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
     error = theirs.std(0).mean().item() / 1500**0.5
     assert (ours.mean(0) - theirs.mean(0)).abs().mean() < 4 * error
     assert abs(ours.std() / theirs.std() - 1) < 0.02
-    spread = [batch.std(dim=(2, 3)).mean().item() for batch in (ours, theirs)]  # contrast inside a crop
+    # contrast inside a crop
+    spread = [batch.std(dim=(2, 3)).mean().item() for batch in (ours, theirs)]
     assert spread[0] == pytest.approx(spread[1], rel=0.04)
-    step = [(batch[..., 1:] - batch[..., :-1]).abs().mean().item() for batch in (ours, theirs)]  # sharpness
+    # sharpness
+    step = [(batch[..., 1:] - batch[..., :-1]).abs().mean().item() for batch in (ours, theirs)]
     assert step[0] == pytest.approx(step[1], rel=0.06)
 
 
-def crops_at(boxes: list[tuple[int, int, int, int]], side: int, mirrored: bool = False) -> torch.Tensor:
+def crops_at(
+    boxes: list[tuple[int, int, int, int]], side: int, mirrored: bool = False
+) -> torch.Tensor:
     """(n, 2, 2) of boxes (left, top, width, height) in pixels of a canvas."""
     left, top, width, height = torch.tensor(boxes, dtype=torch.float32).div(side).unbind(1)
     across = torch.stack([-width if mirrored else width, 2 * left + width - 1], dim=1)
@@ -119,21 +149,35 @@ def crops_at(boxes: list[tuple[int, int, int, int]], side: int, mirrored: bool =
 @settings(max_examples=60)
 @given(st.data())
 def test_crops_are_those_of_torchvision_with_antialiasing(data: st.DataObject) -> None:
-    side, size = data.draw(st.integers(1, 90)), data.draw(st.integers(1, 48))
+    side = data.draw(st.integers(1, 90))
+    size = data.draw(st.integers(1, 48))
     boxes = []
     for _ in range(3):
-        width, height = data.draw(st.integers(1, side)), data.draw(st.integers(1, side))
-        boxes.append((data.draw(st.integers(0, side - width)), data.draw(st.integers(0, side - height)), width, height))
-    canvas = torch.randint(0, 256, (3, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+        width = data.draw(st.integers(1, side))
+        height = data.draw(st.integers(1, side))
+        boxes.append(
+            (
+                data.draw(st.integers(0, side - width)),
+                data.draw(st.integers(0, side - height)),
+                width,
+                height,
+            )
+        )
+    canvas = torch.randint(
+        0, 256, (3, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     for mirrored in (False, True):
         ours = cut_out(canvas, crops_at(boxes, side, mirrored), size)
         for got, square, (left, top, width, height) in zip(ours, canvas, boxes, strict=True):
-            theirs = resized_crop(square.float() / 255, top, left, height, width, [size, size], antialias=True)
+            theirs = resized_crop(
+                square.float() / 255, top, left, height, width, [size, size], antialias=True
+            )
             assert torch.allclose(got, theirs.flip(-1) if mirrored else theirs, atol=5e-5)
 
 
 def test_one_crop_is_torchvisions_crop_of_the_same_box_of_the_file() -> None:
-    image, transform = smooth(120, 90), Transform(size=60, margin=1.0, flip=0.0)
+    image = smooth(120, 90)
+    transform = Transform(size=60, margin=1.0, flip=0.0)
     canvas, shape = canvas_view(image, 2 * transform.resize)
     boxes = random_boxes(torch.full((20,), 120 / 90), transform, torch.Generator().manual_seed(3))
     whole = torch.tensor([120, 90, 120, 90])
@@ -143,7 +187,9 @@ def test_one_crop_is_torchvisions_crop_of_the_same_box_of_the_file() -> None:
     for got, (left, top, width, height) in zip(
         cut_out(canvas.expand(20, -1, -1, -1), crops_at(rounded, 120), 60), rounded, strict=True
     ):
-        theirs = resized_crop(pixels(image).float() / 255, top, left, height, width, [60, 60], antialias=True)
+        theirs = resized_crop(
+            pixels(image).float() / 255, top, left, height, width, [60, 60], antialias=True
+        )
         assert torch.allclose(got, theirs, atol=5e-5)
 
 
@@ -155,7 +201,8 @@ def test_the_way_of_a_cpu_is_the_way_of_other_devices(side: int, size: int, seed
     canvas = torch.randint(0, 256, (8, 3, side, side), dtype=torch.uint8, generator=generator)
     sparse = cut_out_sparse(canvas, crops, size)
     assert torch.allclose(cut_out_dense(canvas, crops, size), sparse, atol=5e-5)
-    assert torch.allclose(cut_out_dense(canvas, crops, size, torch.float16), sparse, atol=1.5e-3)  # 0.4 of a level
+    # 0.4 of a level
+    assert torch.allclose(cut_out_dense(canvas, crops, size, torch.float16), sparse, atol=1.5e-3)
 
 
 def test_what_lies_beside_a_picture_on_its_canvas_is_never_seen() -> None:
@@ -164,7 +211,12 @@ def test_what_lies_beside_a_picture_on_its_canvas_is_never_seen() -> None:
     noise[:, :30, :40] = square[:, :30, :40]
     transform = Transform(size=24)
     one, other = (
-        augment(canvas.expand(64, -1, -1, -1), shape.expand(64, 3), transform, torch.Generator().manual_seed(1))
+        augment(
+            canvas.expand(64, -1, -1, -1),
+            shape.expand(64, 3),
+            transform,
+            torch.Generator().manual_seed(1),
+        )
         for canvas in (square, noise)
     )
     assert torch.equal(one, other)
@@ -178,17 +230,24 @@ def test_crops_much_smaller_than_a_pixel_are_numbers() -> None:
 
 
 def test_a_seed_means_the_same_crops() -> None:
-    canvas, shapes = torch.randint(0, 256, (4, 3, 20, 20), dtype=torch.uint8), torch.ones(4, 3)
+    canvas = torch.randint(0, 256, (4, 3, 20, 20), dtype=torch.uint8)
+    shapes = torch.ones(4, 3)
     transform = Transform(size=16)
-    one, two = (augment(canvas, shapes, transform, torch.Generator().manual_seed(5)) for _ in range(2))
+    one, two = (
+        augment(canvas, shapes, transform, torch.Generator().manual_seed(5)) for _ in range(2)
+    )
     assert torch.equal(one, two)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_cuda_graph_cuts_the_crops_it_is_given() -> None:
     canvas = torch.randint(0, 256, (4, 3, 40, 40), dtype=torch.uint8)
-    first, second = (random_crops(torch.ones(4, 3), Transform(), torch.Generator().manual_seed(i)) for i in (0, 1))
-    there, crops = canvas.cuda(), first.cuda()
+    first, second = (
+        random_crops(torch.ones(4, 3), Transform(), torch.Generator().manual_seed(i))
+        for i in (0, 1)
+    )
+    there = canvas.cuda()
+    crops = first.cuda()
     cut_out(there, crops, 24)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

@@ -16,7 +16,14 @@ from safecl.errors import SafeclError
 from safecl.serve.decoding import view
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File
-from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join, pixels, plain_view
+from safecl.streams.pictures.images import (
+    ArrayPictures,
+    Pictures,
+    Transform,
+    join,
+    pixels,
+    plain_view,
+)
 from safecl.streams.pictures.prepare import prepare
 
 
@@ -26,15 +33,20 @@ def smooth(width: int, height: int, seed: int = 0) -> Image.Image:
     return small.resize((width, height), Image.Resampling.BICUBIC)
 
 
-@pytest.mark.parametrize(("size", "margin", "resize"), [(224, 256 / 224, 256), (224, 1.0, 224), (64, 256 / 224, 73)])
+@pytest.mark.parametrize(
+    ("size", "margin", "resize"), [(224, 256 / 224, 256), (224, 1.0, 224), (64, 256 / 224, 73)]
+)
 def test_the_plain_view_is_the_fields_test_transform(size: int, margin: float, resize: int) -> None:
-    transform, image = Transform(size=size, margin=margin), smooth(300, 210)
+    transform = Transform(size=size, margin=margin)
+    image = smooth(300, 210)
     assert transform.resize == resize
     assert torch.equal(plain_view(image, transform), pixels(fields(image, size, resize)))
 
 
 def fields(image: Image.Image, size: int, resize: int) -> Image.Image:
-    found: Image.Image = TF.center_crop(TF.resize(image, [resize], InterpolationMode.BICUBIC), [size])
+    found: Image.Image = TF.center_crop(
+        TF.resize(image, [resize], InterpolationMode.BICUBIC), [size]
+    )
     return found
 
 
@@ -43,15 +55,27 @@ def fields(image: Image.Image, size: int, resize: int) -> Image.Image:
 def test_a_picture_of_any_shape_is_prepared_alike_wherever_it_comes(
     width: int, height: int, size: int, more: int
 ) -> None:
-    """For learning and answering, in a service, and in the square that an exported graph crops itself."""
+    """For learning and answering, in a service, and in the square that an exported graph crops
+    itself.
+    """
     assume(max(width, height) <= 64 * min(width, height))
-    image, resize, data = smooth(width, height, seed=width), size + more, io.BytesIO()
+    image = smooth(width, height, seed=width)
+    resize = size + more
+    data = io.BytesIO()
     image.save(data, "PNG")
     expected = np.asarray(fields(image, size, resize))
-    found = plain_view(image, Transform(size, margin=resize / size)), view(data.getvalue(), size, resize)
-    assert (found[0].permute(1, 2, 0).numpy() == expected).all() and (np.asarray(found[1]) == expected).all()
+    found = (
+        plain_view(image, Transform(size, margin=resize / size)),
+        view(data.getvalue(), size, resize),
+    )
+    assert (found[0].permute(1, 2, 0).numpy() == expected).all() and (
+        np.asarray(found[1]) == expected
+    ).all()
     square = prepare(image, size, resize, side=resize)
-    assert square.size == (resize, resize) and (np.asarray(fields(square, size, resize)) == expected).all()
+    assert (
+        square.size == (resize, resize)
+        and (np.asarray(fields(square, size, resize)) == expected).all()
+    )
 
 
 def test_the_training_transform_is_the_fields() -> None:
@@ -62,7 +86,9 @@ def test_the_training_transform_is_the_fields() -> None:
 def test_arrays_up_to_twice_the_resized_side_are_their_own_canvas(shape: tuple[int, int]) -> None:
     arrays = np.random.default_rng(0).integers(0, 256, (5, *shape, 3), dtype=np.uint8)
     height, width = shape
-    canvas, shapes = ArrayPictures(arrays, list("abcde")).canvas([3, 1], Transform(size=36, margin=1.0))
+    canvas, shapes = ArrayPictures(arrays, list("abcde")).canvas(
+        [3, 1], Transform(size=36, margin=1.0)
+    )
     side = max(shape)
     assert canvas.shape == (2, 3, side, side)
     assert shapes.tolist() == [pytest.approx([width / height, width / side, height / side])] * 2
@@ -73,7 +99,9 @@ def test_arrays_up_to_twice_the_resized_side_are_their_own_canvas(shape: tuple[i
 def test_larger_arrays_are_reduced_in_the_direction_in_which_they_are_larger() -> None:
     arrays = np.random.default_rng(0).integers(0, 256, (2, 30, 80, 3), dtype=np.uint8)
     canvas, shapes = ArrayPictures(arrays, list("ab")).canvas([1], Transform(size=16, margin=1.25))
-    assert canvas.shape == (1, 3, 40, 40) and shapes.tolist() == [pytest.approx([80 / 30, 1.0, 0.75])]
+    assert canvas.shape == (1, 3, 40, 40) and shapes.tolist() == [
+        pytest.approx([80 / 30, 1.0, 0.75])
+    ]
     expected = Image.fromarray(arrays[1]).resize((40, 30), Image.Resampling.LANCZOS)
     assert torch.equal(canvas[0, :, :30], pixels(expected))
 
@@ -82,12 +110,15 @@ class Sized(Pictures):
     """Pictures of given sizes; counts how many are decoded and how many are only measured."""
 
     def __init__(self, sizes: list[tuple[int, int]]) -> None:
-        self.sizes, self.labels, self.decoded, self.measured = sizes, [0] * len(sizes), 0, 0
+        self.sizes = sizes
+        self.labels = [0] * len(sizes)
+        self.decoded = 0
+        self.measured = 0
 
     def size_of(self, index: int) -> tuple[int, int]:
         self.measured += 1
         if self.sizes[index] == (0, 0):
-            raise SafeclError("broken")
+            raise SafeclError("package.says", sentence="broken")
         return self.sizes[index]
 
     def decode(self, index: int) -> Image.Image:
@@ -109,8 +140,11 @@ class Sized(Pictures):
         ([], 80),
     ],
 )
-def test_a_canvas_is_as_large_as_the_pictures_of_its_collection(sizes: list[tuple[int, int]], side: int) -> None:
-    pictures, transform = Sized(sizes), Transform(size=70)
+def test_a_canvas_is_as_large_as_the_pictures_of_its_collection(
+    sizes: list[tuple[int, int]], side: int
+) -> None:
+    pictures = Sized(sizes)
+    transform = Transform(size=70)
     assert transform.resize == 80 and pictures.side(transform) == side
     assert pictures.subset([]).side(transform) == side
 
@@ -122,7 +156,9 @@ def test_at_most_64_pictures_are_measured_once_and_none_is_decoded() -> None:
     assert (pictures.measured, pictures.decoded) == (64, 0)
 
 
-def test_files_are_measured_by_their_headers(tmp_path: Path, paint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_measured_by_their_headers(
+    tmp_path: Path, paint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = [File.at(paint(tmp_path / f"{i}.png", size=(50, 90))) for i in range(3)]
     monkeypatch.setattr(FilePictures, "reduced", None)
     assert FilePictures(files, list("abc")).side(Transform(size=40)) == 90
@@ -134,11 +170,18 @@ def test_joined_pictures_have_one_canvas(tmp_path: Path) -> None:
         ArrayPictures(random.integers(0, 256, (2, *shape, 3), dtype=np.uint8), list("ab"))
         for shape in ((6, 8), (9, 12))
     )
-    both, transform = join([small, large]), Transform(size=8, margin=1.0)
+    both = join([small, large])
+    transform = Transform(size=8, margin=1.0)
     canvas, shapes = both.canvas([2, 1, 0], transform)
     assert canvas.shape == (3, 3, 12, 12) and both.side(transform) == 12
-    assert shapes.tolist() == [pytest.approx(row) for row in ([4 / 3, 1, 0.75], *[[4 / 3, 8 / 12, 6 / 12]] * 2)]
-    for square, index, member in ((canvas[0], 0, large), (canvas[1], 1, small), (canvas[2], 0, small)):
+    assert shapes.tolist() == [
+        pytest.approx(row) for row in ([4 / 3, 1, 0.75], *[[4 / 3, 8 / 12, 6 / 12]] * 2)
+    ]
+    for square, index, member in (
+        (canvas[0], 0, large),
+        (canvas[1], 1, small),
+        (canvas[2], 0, small),
+    ):
         height, width = member.arrays.shape[1:3]
         assert torch.equal(square[:, :height, :width], pixels(member.decode(index)))
     assert torch.equal(both.plain([2, 1], transform)[1], small.plain([1], transform)[0])

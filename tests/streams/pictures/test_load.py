@@ -14,20 +14,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from safecl.errors import SafeclError
+from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform
 from safecl.streams.pictures.load import batches, readers
+from tests.conftest import raises
 
 SMALL = Transform(size=4, margin=1.0)
 
 
 def numbered(n: int) -> ArrayPictures:
-    return ArrayPictures(np.arange(n, dtype=np.uint8).reshape(n, 1, 1, 1) + np.zeros((1, 4, 4, 3), np.uint8), range(n))
+    return ArrayPictures(
+        np.arange(n, dtype=np.uint8).reshape(n, 1, 1, 1) + np.zeros((1, 4, 4, 3), np.uint8),
+        range(n),
+    )
 
 
 @settings(max_examples=30)
-@given(st.permutations(range(17)), st.integers(1, 20), st.integers(0, 3), st.sampled_from(["plain", "canvas"]))
-def test_any_order_batch_size_and_number_of_workers_give_the_same_pictures(order, size, workers, view) -> None:
+@given(
+    st.permutations(range(17)),
+    st.integers(1, 20),
+    st.integers(0, 3),
+    st.sampled_from(["plain", "canvas"]),
+)
+def test_any_order_batch_size_and_number_of_workers_give_the_same_pictures(
+    order, size, workers, view
+) -> None:
     got = list(batches(numbered(17), order, size, view, SMALL, workers))
     assert [i for batch in got for i in batch.indices] == order
     assert torch.cat([batch.pictures for batch in got])[:, 0, 0, 0].tolist() == order
@@ -39,11 +50,13 @@ class Slow(Pictures):
     labels = tuple(range(40))
 
     def __init__(self, bad: int = -1) -> None:
-        self.bad, self.read, self.threads = bad, 0, set[str]()
+        self.bad = bad
+        self.read = 0
+        self.threads = set[str]()
 
     def decode(self, index: int) -> Image.Image:
         if index == self.bad:
-            raise SafeclError(f"The picture {index}.jpg cannot be read.")
+            raise UnreadableError(f"{index}.jpg", "broken")
         self.read += 1
         self.threads.add(threading.current_thread().name)
         return Image.new("RGB", (4, 4))
@@ -89,7 +102,7 @@ def test_threads_that_were_made_for_work_of_low_priority_read_for_no_other() -> 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_unreadable_picture_stops_the_reading_with_its_name(workers: int) -> None:
-    with pytest.raises(SafeclError, match=r"13\.jpg"):
+    with raises("picture.unreadable", where="13.jpg"):
         list(batches(Slow(bad=13), range(40), 4, "plain", SMALL, workers))
 
 
@@ -103,7 +116,11 @@ def test_reading_goes_on_in_a_forked_process() -> None:
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(20)  # ends a child that hangs
-        read = [i for batch in batches(numbered(9), range(9), 2, "plain", SMALL, workers=2) for i in batch.indices]
+        read = [
+            i
+            for batch in batches(numbered(9), range(9), 2, "plain", SMALL, workers=2)
+            for i in batch.indices
+        ]
         os._exit(0 if read == list(range(9)) else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert len(list(batches(numbered(9), range(9), 2, "plain", SMALL, workers=2))) == 5

@@ -1,6 +1,9 @@
 """Arrays, torch datasets and Hugging Face datasets: one line each."""
 
+import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from safecl.errors import SafeclError
 from safecl.streams.sources.arrays import from_arrays, from_hugging_face, from_torch, targets
+from tests.conftest import raises
 
 
 def images(n: int = 20, side: int = 8) -> np.ndarray:
@@ -45,22 +48,36 @@ def test_grey_arrays_become_rgb() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "sentence"),
+    ("x", "y", "refused"),
     [
-        (images(), [0] * 19, "20 pictures and 19 labels"),
-        (np.zeros((4, 4)), [0] * 4, "Pictures must be"),
-        (np.full((4, 8, 8, 3), 7.5), [0, 1] * 2, "between 0 and 1"),
-        (images(4), [0.5, 1, 2, 3], "words or whole numbers"),
-        (images(4), ["cat", "Cat", "cat", "Cat"], "only in spelling"),
+        (images(), [0] * 19, partial(raises, "pictures.labels.count", pictures=20, labels=19)),
+        (np.zeros((4, 4)), [0] * 4, partial(raises, "pictures.shape")),
+        (
+            np.full((4, 8, 8, 3), 7.5),
+            [0, 1] * 2,
+            partial(raises, "pictures.values", types=re.compile("between 0 and 1")),
+        ),
+        (
+            images(4),
+            [0.5, 1, 2, 3],
+            partial(raises, "pictures.label.type", remedy=re.compile("words or whole numbers")),
+        ),
+        (
+            images(4),
+            ["cat", "Cat", "cat", "Cat"],
+            partial(raises, "name.alike", why=re.compile("only in spelling")),
+        ),
     ],
 )
-def test_arrays_that_do_not_fit_are_one_sentence(x: Any, y: Any, sentence: str) -> None:
-    with pytest.raises(SafeclError, match=sentence):
+def test_arrays_that_do_not_fit_are_one_sentence(
+    x: Any, y: Any, refused: Callable[[], Any]
+) -> None:
+    with refused():
         from_arrays(x, y)
 
 
 def test_a_test_class_nobody_learned_is_refused() -> None:
-    with pytest.raises(SafeclError, match="no training picture"):
+    with raises("stream.class.untrained", label="2"):
         from_arrays(images(4), [0, 0, 1, 1], test=(images(1), [2]))
 
 
@@ -68,7 +85,8 @@ class Toy(torch.utils.data.Dataset):
     """Counts how often a picture is made."""
 
     def __init__(self, n: int = 12, names: list[str] | None = None, known: bool = True) -> None:
-        self.n, self.made = n, 0
+        self.n = n
+        self.made = 0
         if names:
             self.classes = names
         if known:
@@ -100,7 +118,7 @@ def test_labels_of_a_torch_dataset_are_those_that_it_gives() -> None:
 
 
 def test_a_share_of_test_pictures_is_refused_beside_test_pictures() -> None:
-    with pytest.raises(SafeclError, match=r"test pictures of its own, so stream\.test_fraction=0\.5 means"):
+    with raises("stream.test-fraction.idle", fraction=0.5):
         from_arrays(images(4), [0, 0, 1, 1], test=(images(2), [0, 1]), test_fraction=0.5)
 
 
@@ -127,7 +145,11 @@ class Rows:
         self.features = {"image": object(), "label": ClassLabel()}
 
     def __getitem__(self, key: Any) -> Any:
-        return [0, 1] * 5 if key == "label" else {"image": Image.new("RGB", (6, 6), (key, 0, 0)), "label": key % 2}
+        return (
+            [0, 1] * 5
+            if key == "label"
+            else {"image": Image.new("RGB", (6, 6), (key, 0, 0)), "label": key % 2}
+        )
 
 
 def test_a_hugging_face_dataset_keeps_its_class_names() -> None:
@@ -136,14 +158,22 @@ def test_a_hugging_face_dataset_keeps_its_class_names() -> None:
     assert stream.open(1).train.decode(0).size == (6, 6)
 
 
+def test_splits_of_a_hugging_face_dataset_that_are_not_read_are_said() -> None:
+    splits = {name: Rows() for name in ("train", "validation", "test", "extra")}
+    with pytest.warns(
+        UserWarning, match="^2 splits are omitted from hugging-face: validation, extra.$"
+    ):
+        assert len(from_hugging_face(splits, order_seed=None).test(1)) == 10
+
+
 def test_a_hugging_face_dataset_without_what_is_needed_is_one_sentence() -> None:
-    with pytest.raises(SafeclError, match="no split train"):
+    with raises("hub.no-train"):
         from_hugging_face({"test": Rows()})
-    with pytest.raises(SafeclError, match="no column 'photo'"):
+    with raises("hub.column.missing", given="photo"):
         from_hugging_face(Rows(), image="photo")
 
 
 def test_without_the_datasets_package_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(SafeclError, match=r"safecl\[datasets\]"):
+    with raises("hub.datasets.missing"):
         from_hugging_face("somebody/birds")

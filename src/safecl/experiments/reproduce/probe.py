@@ -24,7 +24,8 @@ from safecl.methods.catalog import make_method
 from safecl.streams.pictures.images import Pictures, join
 from safecl.streams.stream import positions
 
-MAPPED_CLASSES, MAPPED_EACH = 5, 20  # seen ones and unseen ones, and test pictures of each
+MAPPED_CLASSES = 5
+MAPPED_EACH = 20  # seen ones and unseen ones, and test pictures of each
 
 
 class Probe:
@@ -35,9 +36,12 @@ class Probe:
         self._open: tuple[str, Trainer, Sequence[Pictures]] | None = None
 
     def __call__(self, cell: Cell, answer: Mapping[str, Any]) -> float | None:
-        """The accuracy of a run on all test pictures with other settings of the answer, such as ``gamma``."""
+        """The accuracy of a run on all test pictures with other settings of the answer, such as
+        ``gamma``.
+        """
         fit, tests = self._restored(cell)
-        before, values = fit.method.settings, fit.method.settings.model_dump()
+        before = fit.method.settings
+        values = fit.method.settings.model_dump()
         values["answer"] |= answer
         fit.method.settings = type(before).model_validate(values)
         try:
@@ -49,17 +53,26 @@ class Probe:
 
     @torch.no_grad()
     def features(self, cell: Cell, network: str) -> tuple[list[str], NDArray[np.float32]]:
-        """Labels (n) of some test pictures and their features (n, d): of a ``network`` of a run, or the backbone's.
+        """Labels (n) of some test pictures and their features (n, d): of a ``network`` of a run, or
+        the backbone's.
 
         They are of some classes of the first session, and of as many of later ones.
         """
         fit, tests = self._restored(cell)
-        every, first, method = join(tests), set(tests[0].labels), fit.method
+        every = join(tests)
+        first = set(tests[0].labels)
+        method = fit.method
         where = positions(every.labels)
-        early, later = ([label for label in where if (label in first) is wanted] for wanted in (True, False))
-        chosen = [i for label in early[:MAPPED_CLASSES] + later[:MAPPED_CLASSES] for i in where[label][:MAPPED_EACH]]
+        early, later = (
+            [label for label in where if (label in first) is wanted] for wanted in (True, False)
+        )
+        chosen = [
+            i
+            for label in early[:MAPPED_CLASSES] + later[:MAPPED_CLASSES]
+            for i in where[label][:MAPPED_EACH]
+        ]
         if not chosen:
-            raise SafeclError("there is no test picture")
+            raise SafeclError("reproduce.probe.no-test")
         found = []
         for images in DeviceLoader(every, fit.transform, method.backbone.device).plain(chosen):
             asked = method.backbone if network == "backbone" else method.networks[network]
@@ -74,11 +87,16 @@ class Probe:
 
 
 def restore(folder: Path, settings: RunSettings, run: Identity) -> tuple[Trainer, list[Pictures]]:
-    """The method in the newest state of a ``run``, ready to answer, and the test pictures of all parts."""
+    """The method in the newest state of a ``run``, ready to answer, and the test pictures of all
+    parts.
+    """
     accelerator, (backbone, stream, *_) = make_accelerator(settings.device), build(settings)
-    backbone = backbone.to(accelerator.device, choose_precision(settings.precision, accelerator.device))
-    method, progress = make_method(settings.method, backbone, settings.seed), Progress()
+    backbone = backbone.to(
+        accelerator.device, choose_precision(settings.precision, accelerator.device)
+    )
+    method = make_method(settings.method, backbone, settings.seed)
+    progress = Progress()
     if not restore_newest(folder, run, method, progress.say)[0]:
-        raise SafeclError(f"{folder} holds no state of the run; delete the folder and start again.")
+        raise SafeclError("reproduce.probe.no-state", folder=folder)
     fit = Trainer(accelerator, method, settings.train, stream.transform, settings.seed, progress)
     return fit, [stream.test(part) for part in range(1, len(stream.test_parts) + 1)]

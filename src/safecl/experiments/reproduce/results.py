@@ -1,4 +1,6 @@
-"""The numbers of a target from its finished runs: ours beside the paper's, whether its claims hold, and its table."""
+"""The numbers of a target from its finished runs: ours beside the paper's, whether its claims hold,
+and its table.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +58,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the paper ``says``, here: the smallest margin over those it names. None where numbers are missing."""
+    """What the paper ``says``, here: the smallest margin over those it names. None where numbers
+    are missing.
+    """
 
     says: str
     rival: str = ""
@@ -69,11 +73,21 @@ class Outcome:
     def __str__(self) -> str:
         if self.margin is None or self.margin.mean is None:
             return f"{self.says}: not known, numbers are missing"
-        mean, deviation, count = self.margin.mean, self.margin.deviation, len(self.margin.found)
+        mean = self.margin.mean
+        deviation = self.margin.deviation
+        count = len(self.margin.found)
         verdict = "holds" if self.holds else "does not hold" if mean else "is level"
-        within = ", within the spread" if deviation is not None and 0 < abs(mean) <= deviation else ""
-        spread = f" ± {deviation:.2f} over {count} seeds" if deviation is not None else f" ({counted(count, 'seed')})"
-        ours, papers = (f"{value or 0.0:+.2f}".replace("-", "−") for value in (mean, self.margin.paper))
+        within = (
+            ", within the spread" if deviation is not None and 0 < abs(mean) <= deviation else ""
+        )
+        spread = (
+            f" ± {deviation:.2f} over {count} seeds"
+            if deviation is not None
+            else f" ({counted(count, 'seed')})"
+        )
+        ours, papers = (
+            f"{value or 0.0:+.2f}".replace("-", "−") for value in (mean, self.margin.paper)
+        )
         against = f" against {self.rival}" if self.rival else ""
         paper = "" if self.margin.paper is None else f"; in the paper by {papers}"
         return f"{self.says}: {verdict}{within}, by {ours} points{spread}{against}{paper}"
@@ -83,9 +97,14 @@ def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
     """The rows of a target; ``runs``: the finished ones by the names of their cells."""
     lines = []
     for row in job.rows:
-        mine = {entry.column.label: _shown(entry, runs, ask) for entry in job.entries if entry.row is row}
+        mine = {
+            entry.column.label: _shown(entry, runs, ask)
+            for entry in job.entries
+            if entry.row is row
+        }
         cells = [mine.get(column.label, Shown()) for column in job.columns if not column.mean]
-        if len(cells) < len(job.columns):  # the paper's own mean, where all of its columns are there
+        # the paper's own mean, where all of its columns are there
+        if len(cells) < len(job.columns):
             whole = len(job.columns) == len(job.target.columns) and row.paper
             cells.append(_mean(cells, row.paper[-1] if whole else None))
         lines.append(Line(row.label, cells))
@@ -93,9 +112,13 @@ def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
 
 
 def _mean(cells: Sequence[Shown], printed: float | None) -> Shown:
-    """Over the columns that are there: of ours seed by seed, of the paper's where each has a number."""
+    """Over the columns that are there: of ours seed by seed, of the paper's where each has a
+    number.
+    """
     ours = [_whole_mean(values) for values in zip_longest(*(cell.ours for cell in cells))]
-    return Shown(tuple(ours), _whole_mean([cell.paper for cell in cells]) if printed is None else printed)
+    return Shown(
+        tuple(ours), _whole_mean([cell.paper for cell in cells]) if printed is None else printed
+    )
 
 
 def _whole_mean(values: Sequence[float | None]) -> float | None:
@@ -120,12 +143,19 @@ def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
 
 
 def series(run: Run, output: str | None) -> Series | None:
-    """An output of a run (of None: the method's own answer); None where the run has no such output."""
-    return next((one for one in all_series([run]) if one.output == output or (one.main and output is None)), None)
+    """An output of a run (of None: the method's own answer); None where the run has no such
+    output.
+    """
+    return next(
+        (one for one in all_series([run]) if one.output == output or (one.main and output is None)),
+        None,
+    )
 
 
 def judge(target: Target, lines: Sequence[Line]) -> list[Outcome]:
-    """The paper's claims on a table, each by its smallest margin in the last column of final accuracies (the mean)."""
+    """The paper's claims on a table, each by its smallest margin in the last column of final
+    accuracies (the mean).
+    """
     cells = {line.label: cell for line in lines for cell in line.cells if cell.measure == "final"}
     found = []
     for claim in target.claims:
@@ -145,27 +175,44 @@ def _margin(one: Shown, other: Shown) -> Shown:
 
 
 def target_table(columns: Sequence[str], lines: Sequence[Line]) -> Table:
-    """Each column of the paper has three where the paper has numbers: ours, the paper's and the difference."""
+    """Each column of the paper has three where the paper has numbers: ours, the paper's and the
+    difference.
+    """
     papers = [cell.paper for line in lines for cell in line.cells if cell.paper is not None]
     decimals = 1 if all(abs(value - round(value, 1)) < 1e-9 for value in papers) else 2
-    heads, rows = [Column("", words=True)], [[Cell(line.label)] for line in lines]
+    heads = [Column("", words=True)]
+    rows = [[Cell(line.label)] for line in lines]
     for place, group in enumerate(columns):
         cells = [line.cells[place] for line in lines]
         compared = any(cell.paper is not None for cell in cells)
         heads += [Column("ours", group)]
-        heads += [Column("paper", group, style="dim"), Column("diff.", group, style="dim")] if compared else []
+        heads += (
+            [Column("paper", group, style="dim"), Column("diff.", group, style="dim")]
+            if compared
+            else []
+        )
         for row, cell in zip(rows, cells, strict=True):
             ours, paper, difference = texts(cell, decimals)
             row.append(Cell(ours, value=cell.mean, spread=cell.deviation))
-            row += [Cell(paper, value=cell.paper), Cell(difference, value=cell.difference)] if compared else []
+            row += (
+                [Cell(paper, value=cell.paper), Cell(difference, value=cell.difference)]
+                if compared
+                else []
+            )
     return Table("", heads, rows)
 
 
 def texts(cell: Shown, decimals: int = 2) -> tuple[str, str, str]:
-    """Ours with its spread, the paper's with its ``decimals``, and the difference, as a person reads them."""
+    """Ours with its spread, the paper's with its ``decimals``, and the difference, as a person
+    reads them.
+    """
     if cell.measure == "learnable":
         return words.count(cell.mean), words.NONE, words.NONE
     spread = "" if cell.deviation is None else f"{NBSP}±{NBSP}{cell.deviation:.1f}"
     ours = words.NONE if cell.mean is None else f"{cell.mean:.1f}{spread}"
     paper = words.NONE if cell.paper is None else f"{cell.paper:.{decimals}f}"
-    return ours, paper, words.NONE if cell.difference is None else f"{cell.difference:+.1f}".replace("-", "−")
+    return (
+        ours,
+        paper,
+        words.NONE if cell.difference is None else f"{cell.difference:+.1f}".replace("-", "−"),
+    )

@@ -1,4 +1,6 @@
-"""Targets (tables and figures of the paper as data) and scales (what is run in place of the paper's data)."""
+"""Targets (tables and figures of the paper as data) and scales (what is run in place of the paper's
+data).
+"""
 
 import json
 from functools import cache
@@ -11,25 +13,47 @@ from safecl.errors import SafeclError
 from safecl.experiments.config import read_shipped
 from safecl.settings import Settings
 
-Kind: TypeAlias = Literal["table", "heatmap", "tsne", "sessions", "weights", "parameters", "datasets", "overview"]
+Kind: TypeAlias = Literal[
+    "table", "heatmap", "tsne", "sessions", "weights", "parameters", "datasets", "overview"
+]
 Measure: TypeAlias = Literal["final", "average", "learnable"]
 Preset: TypeAlias = Literal["safe", "paper", "published"]
-SAFE, BASELINE = "safe", "baseline"  # rows that depend on the preset chosen
+SAFE = "safe"
+BASELINE = "baseline"  # rows that depend on the preset chosen
 ALL = "all"
 DIR = "{dir}"  # stands for the given folder
 TARGETS = (  # in the order of the paper
-    *("table-sota", "table-domainnet", "table-ablation", "table-aggregation", "table-slow", "table-fast", "table-pet"),
-    *("table-lambda-cos", "table-gamma", "table-teacher", "fig-overview", "fig-sensitivity", "fig-tsne"),
+    *(
+        "table-sota",
+        "table-domainnet",
+        "table-ablation",
+        "table-aggregation",
+        "table-slow",
+        "table-fast",
+        "table-pet",
+    ),
+    *(
+        "table-lambda-cos",
+        "table-gamma",
+        "table-teacher",
+        "fig-overview",
+        "fig-sensitivity",
+        "fig-tsne",
+    ),
     *("fig-sessions", "fig-weights", "fig-parameters", "fig-datasets"),
 )
 
 
 class Change(Settings):
-    """What a row or a column changes: settings by dotted keys, and others for one of the presets."""
+    """What a row or a column changes: settings by dotted keys, and others for one of the
+    presets.
+    """
 
     label: str = Field(description="its head")
     set: dict[str, Any] = Field({}, description="settings by dotted keys")
-    presets: dict[Preset, dict[str, Any]] = Field({}, description="in place of set, with this preset")
+    presets: dict[Preset, dict[str, Any]] = Field(
+        {}, description="in place of set, with this preset"
+    )
     scales: tuple[str, ...] = Field((), description="where it is run; everywhere if not given")
 
     def changes(self, preset: Preset) -> dict[str, Any]:
@@ -42,9 +66,13 @@ class Change(Settings):
 class Column(Change):
     """A column: a stream, a number of the run, a setting, or the mean of the columns before it."""
 
-    stream: str | None = Field(None, description="one of the paper's datasets; that of the target if not given")
+    stream: str | None = Field(
+        None, description="one of the paper's datasets; that of the target if not given"
+    )
     measure: Measure = Field("final", description="which number of a run")
-    answer: dict[str, Any] = Field({}, description="settings with which a finished run is evaluated again")
+    answer: dict[str, Any] = Field(
+        {}, description="settings with which a finished run is evaluated again"
+    )
     mean: bool = Field(False, description="the mean of the other columns")
 
 
@@ -52,13 +80,19 @@ class Row(Change):
     """A row: a method, or one output of it, with the paper's numbers (one a column)."""
 
     run: str = Field(description="safe and baseline: by the preset; else a preset")
-    output: str | None = Field(None, description="which output of the method; its own answer if not given")
-    network: str | None = Field(None, description="which features: backbone, or a key of the method's networks")
+    output: str | None = Field(
+        None, description="which output of the method; its own answer if not given"
+    )
+    network: str | None = Field(
+        None, description="which features: backbone, or a key of the method's networks"
+    )
     paper: tuple[float | None, ...] = Field((), description="the paper's numbers")
 
 
 class Claim(Settings):
-    """What the paper says of its numbers: ``row`` is above each of ``over`` in the last column of final accuracies."""
+    """What the paper says of its numbers: ``row`` is above each of ``over`` in the last column of
+    final accuracies.
+    """
 
     says: str
     row: str
@@ -89,7 +123,9 @@ def by_preset(preset: Preset) -> dict[str, str]:
 
 @cache
 def read_target(name: str) -> Target:
-    return Target.model_validate({"name": name, **read_shipped("target", name, "reproduce", "targets")})
+    return Target.model_validate(
+        {"name": name, **read_shipped("target", name, "reproduce", "targets")}
+    )
 
 
 class StandIn(Settings):
@@ -124,8 +160,8 @@ def read_scale(name: str, folder: Path | None = None) -> Scale:
     """The scale of this name; ``folder``: of given weights and pictures."""
     text = json.dumps({"name": name, **read_shipped("scale", name, "reproduce", "scales")})
     if DIR in text and folder is None:
-        raise SafeclError(f"--scale {name} needs the folder of weights and pictures: write it after the target.")
+        raise SafeclError("reproduce.scale.no-folder", name=name)
     if DIR not in text and folder is not None:
-        raise SafeclError(f"{folder} means nothing to --scale {name}: only --scale assets takes a folder.")
+        raise SafeclError("reproduce.scale.folder-idle", folder=folder, name=name)
     place = json.dumps(str(folder.expanduser().resolve()))[1:-1] if folder else ""
     return Scale.model_validate_json(text.replace(DIR, place))

@@ -1,4 +1,6 @@
-"""The runs of a sweep as tasks of a Ray cluster. Ray is an extra: it is imported when it is needed."""
+"""The runs of a sweep as tasks of a Ray cluster. Ray is an extra: it is imported when it is
+needed.
+"""
 
 import _thread
 import contextlib
@@ -12,9 +14,12 @@ from typing import Any
 from safecl.errors import SafeclError
 from safecl.experiments.sweep.plan import Cell
 from safecl.experiments.sweep.worker import STATUS, Job, Outcome, first_line, work
+from safecl.process import own_job
 
 STOP = "stop"  # in a run's folder: asks its worker to save and stop
-RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and it resumes from its folder
+RETRIES = (
+    3  # of a run whose worker or node is lost; Ray starts it again, and it resumes from its folder
+)
 
 
 class OnRay:
@@ -27,23 +32,32 @@ class OnRay:
         try:
             import ray
         except ImportError as error:
-            raise SafeclError("--on ray needs Ray, which is not installed; run: pip install safecl[ray].") from error
+            raise SafeclError("sweep.ray.missing") from error
         self.ray: Any = ray
         address = os.environ.get("RAY_ADDRESS", "local")
         try:
             more = {"include_dashboard": False} if address == "local" else {}
-            self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **more)
+            options = {"log_to_driver": False, "logging_level": "ERROR", "job_config": own_job(ray)}
+            self.ray.init(address=address, **options, **more)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise SafeclError(f"No Ray cluster could be reached at {address} ({first_line(error)}).") from error
+            raise SafeclError(
+                "sweep.ray.unreachable", address=address, reason=first_line(error)
+            ) from error
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         wanted = any(cell.settings.device in ("auto", "cuda") for cell in cells)
         share = gpus if wanted and any(node.get("GPU", 0) for node in nodes) else 0.0
         self.jobs, self.threads = share_out(nodes, min(jobs or len(cells), len(cells)), share)
         if not self.jobs:
             self.ray.shutdown()
-            raise SafeclError(f"No machine of the Ray cluster has a free core{f' and {share:g} GPU' * bool(share)}.")
-        # One task per process, so that what one run holds of a device's memory is free for the next.
-        options = {"num_cpus": self.threads, "num_gpus": share, "max_retries": RETRIES, "max_calls": 1}
+            raise SafeclError("sweep.ray.no-machine", gpu=f" and {share:g} GPU" * bool(share))
+        # One task per process, so that what one run holds of a device's memory is free for the
+        # next.
+        options = {
+            "num_cpus": self.threads,
+            "num_gpus": share,
+            "max_retries": RETRIES,
+            "max_calls": 1,
+        }
         self.task = self.ray.remote(**options)(_task)
         self.running: dict[Any, tuple[Cell, Path]] = {}
 
@@ -62,7 +76,9 @@ class OnRay:
         return [(self.running.pop(task)[0], self._outcome(task)) for task in ready]
 
     def stop(self, at_once: bool = False) -> None:
-        """A file asks a run at work, once, to save and stop; tasks that have not begun, or all, are cancelled."""
+        """A file asks a run at work, once, to save and stop; tasks that have not begun, or all, are
+        cancelled.
+        """
         for task, (_, folder) in self.running.items():
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -82,11 +98,15 @@ class OnRay:
         except errors.RayError as error:
             if isinstance(error, errors.TaskCancelledError) or "KeyboardInterrupt" in str(error):
                 return Outcome("stopped")
-            return Outcome("failed", f"Ray lost its worker {RETRIES + 1} times ({first_line(error)}).")
+            return Outcome(
+                "failed", f"Ray lost its worker {RETRIES + 1} times ({first_line(error)})."
+            )
 
 
 def share_out(nodes: Sequence[Mapping[str, float]], jobs: int, gpus: float) -> tuple[int, int]:
-    """(runs at once, threads of each): as many threads as leave room for ``jobs`` runs, each on one machine."""
+    """(runs at once, threads of each): as many threads as leave room for ``jobs`` runs, each on one
+    machine.
+    """
 
     def room(threads: int) -> int:
         by_cores = [int(node.get("CPU", 0) // threads) for node in nodes]
@@ -95,7 +115,9 @@ def share_out(nodes: Sequence[Mapping[str, float]], jobs: int, gpus: float) -> t
 
     at_once = room(1)
     most = max((int(node.get("CPU", 0)) for node in nodes), default=1)
-    return at_once, max((threads for threads in range(1, most + 1) if room(threads) == at_once), default=1)
+    return at_once, max(
+        (threads for threads in range(1, most + 1) if room(threads) == at_once), default=1
+    )
 
 
 def _task(folder: Path, job: Job) -> Outcome:

@@ -1,11 +1,12 @@
-"""The runs of a sweep as processes of this machine, as many at once as its cores, RAM and GPUs carry."""
+"""The runs of a sweep as processes of this machine, as many at once as its cores, RAM and GPUs
+carry.
+"""
 
 import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from safecl.backbone.settings import EMBEDDED
 from safecl.experiments.config import RunSettings
 from safecl.experiments.sweep.plan import Cell
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
+from safecl.process import own_python
 from safecl.ram import cores, free_on_host
 
 GIGABYTE = 10**9
@@ -32,14 +34,17 @@ class _Worker:
 
 
 class Local:
-    """Starts a process per run. ``jobs``: at most so many; ``gpus``: the part of a GPU that a run gets."""
+    """Starts a process per run. ``jobs``: at most so many; ``gpus``: the part of a GPU that a run
+    gets.
+    """
 
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
         devices = {cell.settings.device for cell in cells}
         self.gpus = visible_gpus() if devices & {"auto", "cuda"} else []
         at_once = int(len(self.gpus) / gpus + 1e-9) if self.gpus else cores()
         at_once = min(at_once, free_on_host() // max(ram_estimate(cell.settings) for cell in cells))
-        one = bool(devices & {"auto", "mps"}) and torch.backends.mps.is_available()  # the GPU of an Apple machine
+        # the GPU of an Apple machine
+        one = bool(devices & {"auto", "mps"}) and torch.backends.mps.is_available()
         self.jobs = max(1, min(jobs or (1 if one else at_once), len(cells)))
         self.threads = max(1, cores() // self.jobs)
         self.workers: list[_Worker] = []
@@ -49,17 +54,27 @@ class Local:
         return len(self.workers) < self.jobs
 
     def start(self, cell: Cell, folder: Path, job: Job) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": str(job.threads),
+            "MKL_NUM_THREADS": str(job.threads),
+        }
         taken = Counter(worker.gpu for worker in self.workers)
         gpu = min(self.gpus, key=lambda gpu: taken[gpu], default=None)
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "safecl.experiments.sweep.worker", str(folder)]
+        command = own_python("safecl.experiments.sweep.worker", str(folder))
         with (folder / LOG).open("ab") as log:
-            # A session of its own: Ctrl-C on the terminal reaches the sweep alone, which then stops its workers.
+            # A session of its own: Ctrl-C on the terminal reaches the sweep alone, which then stops
+            # its workers.
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
             )
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: its exit code says so
@@ -90,14 +105,19 @@ def visible_gpus() -> list[str]:
     """NVIDIA's GPUs as CUDA_VISIBLE_DEVICES names them."""
     count = torch.cuda.device_count()
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return [name.strip() for name in named.split(",")][:count] if named else [str(i) for i in range(count)]
+    return (
+        [name.strip() for name in named.split(",")][:count]
+        if named
+        else [str(i) for i in range(count)]
+    )
 
 
 def ram_estimate(settings: RunSettings) -> int:
     """Bytes on the host, about: Python with torch, the network, the matrices of a ridge head."""
     network = 0 if settings.backbone.name == EMBEDDED else 2 * GIGABYTE
     size = getattr(getattr(settings.method, "ridge", None), "size", 0)
-    return int(0.7 * GIGABYTE + network + 6 * 4 * size**2)  # statistics, weights and what a solve needs beside them
+    # statistics, weights and what a solve needs beside them
+    return int(0.7 * GIGABYTE + network + 6 * 4 * size**2)
 
 
 def _outcome(worker: _Worker) -> Outcome:
@@ -107,5 +127,7 @@ def _outcome(worker: _Worker) -> Outcome:
         return Outcome("died", f"Its process was ended by {names.get(-code, f'signal {-code}')}")
     said = read_json(worker.folder / STATUS)
     if code or said is None or said["state"] == "running":
-        return Outcome("failed", f"Its process ended with code {code}; {worker.folder / LOG} may say why.")
+        return Outcome(
+            "failed", f"Its process ended with code {code}; {worker.folder / LOG} may say why."
+        )
     return Outcome(**said)

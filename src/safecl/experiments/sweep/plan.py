@@ -1,4 +1,6 @@
-"""The runs of a sweep: base settings, a grid of keys, extra rows. All are checked first, and nothing heavy imported."""
+"""The runs of a sweep: base settings, a grid of keys, extra rows. All are checked first, and
+nothing heavy imported.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +9,25 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_name, overlay
+from safecl.configure.layers import (
+    VARIANTS,
+    Values,
+    apply_variants,
+    canonical,
+    method_name,
+    overlay,
+)
 from safecl.configure.sentences import keys
 from safecl.configure.words import flat, nested, parse_words
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.config import RunSettings, load, presets, read_shipped, read_source, run_name
+from safecl.experiments.config import (
+    RunSettings,
+    presets,
+    read_shipped,
+    read_source,
+    resolve,
+    run_name,
+)
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
 from safecl.settings import flatten, idle
@@ -20,7 +36,8 @@ PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list}
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
 METHOD = {"preset", "method", "method.name"}  # keys that choose the method
 MAX_NAMED = 3  # runs in a sentence
-Objective: TypeAlias = Literal["validation.final", "validation.average"]  # nothing is chosen by test pictures
+# nothing is chosen by test pictures
+Objective: TypeAlias = Literal["validation.final", "validation.average"]
 
 
 @dataclass(frozen=True)
@@ -54,12 +71,15 @@ class Plan(NamedTuple):
 
 
 def make_plan(source: str, words: Sequence[str] = (), objective: Objective | None = None) -> Plan:
-    """The runs of a sweep's file or preset; ``words`` replace values of the grid (``seed=[0,1]``) or go over the base.
+    """The runs of a sweep's file or preset; ``words`` replace values of the grid (``seed=[0,1]``)
+    or go over the base.
 
-    A key that the method of a run does not have is omitted from that run, and runs that are then alike are one.
+    A key that the method of a run does not have is omitted from that run, and runs that are then
+    alike are one.
     """
     parts = _read(source)
-    variants, base = parts["base"].pop(VARIANTS, []), flat(parts["base"])
+    variants = parts["base"].pop(VARIANTS, [])
+    base = flat(parts["base"])
     grid = {key: _values(key, value, source) for key, value in flat(parts["grid"]).items()}
     rows = [flat(row) for row in parts["runs"]]
     for key, value in flat(parse_words(words)).items():
@@ -72,7 +92,7 @@ def make_plan(source: str, words: Sequence[str] = (), objective: Objective | Non
     every = _expand(grid, rows)
     check_keys([base, grid, *every], source)
     if not every:
-        raise SafeclError(f"The sweep {source} has no runs; give it a grid, like seed: [0, 1, 2].")
+        raise SafeclError("sweep.plan.empty", source=source)
     cells: dict[str, Cell] = {}
     wrong: dict[str, list[str]] = {}
     used: set[str] = set()
@@ -80,17 +100,17 @@ def make_plan(source: str, words: Sequence[str] = (), objective: Objective | Non
         try:
             cell = resolve_cell(base, variants, varied, used)
             if objective is not None and not cell.settings.stream.held_out:
-                raise SafeclError(f"{objective} needs held-out training pictures; set stream.held_out=0.2.")
+                raise SafeclError("sweep.objective.no-validation", objective=objective)
             cells.setdefault(cell.name, cell)
         except SafeclError as error:
             wrong.setdefault(str(error), []).append(_title(varied))
     if wrong:
         lines = "".join(f"\n  {named(titles)}: {sentence}" for sentence, titles in wrong.items())
         bad = f"{sum(map(len, wrong.values()))} of {len(every)} runs of the sweep {source}"
-        raise SafeclError(f"{bad} are wrong, and none was started:{lines}")
+        raise SafeclError("sweep.plan.wrong", bad=bad, lines=lines)
     idle = sorted({*base, *(key for varied in every for key in varied)} - used - METHOD)
     if idle:
-        raise SafeclError(f"{', '.join(idle)} means nothing to any run of the sweep {source}; take it out.")
+        raise SafeclError("sweep.plan.idle", keys=", ".join(idle), source=source)
     return Plan(Path(source).stem, list(cells.values()))
 
 
@@ -104,7 +124,9 @@ def _read(source: str) -> dict[str, Any]:
     for part, kind in PARTS.items():
         rows = found[part] if kind is list else [found[part]]
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            raise SafeclError(f"{part} in {source} must be {'a list of ' * (kind is list)}keys and values.")
+            raise SafeclError(
+                "sweep.plan.form", part=part, source=source, list_of="a list of " * (kind is list)
+            )
     return found
 
 
@@ -112,7 +134,7 @@ def _values(key: str, value: Any, source: str) -> list[Any]:
     if key == "preset" and value in (EVERY, [EVERY]):
         return [EVERY]
     if not isinstance(value, list) or not value:
-        raise SafeclError(f"grid: {key} in {source} must be a list of values, like seed: [0, 1, 2].")
+        raise SafeclError("sweep.grid.form", key=key, source=source)
     return value
 
 
@@ -125,19 +147,28 @@ def check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:
 
 def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Values]:
     """The grid's runs, and each row repeated over the keys of the grid that it does not name."""
-    every = [name for kind in get_args(Kind) for name, one in method_settings().items() if one.kind == kind]
+    every = [
+        name
+        for kind in get_args(Kind)
+        for name, one in method_settings().items()
+        if one.kind == kind
+    ]
     every = [name for name in every if name in presets()]
     axes = {key: every if values == [EVERY] else values for key, values in grid.items()}
     found = []
     for row in [*([{}] if axes else []), *rows]:
         taken = {*row, *(METHOD if METHOD & row.keys() else ())}
         rest = {key: values for key, values in axes.items() if key not in taken}
-        found += [{**row, **dict(zip(rest, values, strict=True))} for values in product(*rest.values())]
+        found += [
+            {**row, **dict(zip(rest, values, strict=True))} for values in product(*rest.values())
+        ]
     return [flat(varied) for varied in found]
 
 
 def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
-    """One run: ``varied`` over fitting ``variants`` over ``base`` over its preset; ``used`` gets its method's keys."""
+    """One run: ``varied`` over fitting ``variants`` over ``base`` over its preset; ``used`` gets
+    its method's keys.
+    """
     source = str(varied.get("preset", base.get("preset", "safe")))
     if METHOD & varied.keys():  # the base's other settings are of the method that is chosen
         base = {key: value for key, value in base.items() if key not in METHOD}
@@ -146,22 +177,36 @@ def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[st
     if method not in method_settings():
         raise unknown("method", method, method_settings())
     has = set(keys(RunSettings, method))
-    has -= set() if method_settings()[method].trains else {key for key in has if key.startswith("train")}
+    has -= (
+        set()
+        if method_settings()[method].trains
+        else {key for key in has if key.startswith("train")}
+    )
     own = has - {"preset"}
-    low, high = (canonical(nested({key: part[key] for key in part if key in own})) for part in (base, varied))
+    low, high = (
+        canonical(nested({key: part[key] for key in part if key in own})) for part in (base, varied)
+    )
     if variants:
-        low = apply_variants({**low, VARIANTS: variants}, overlay(low, overlay({"method": {"name": method}}, high)))
+        low = apply_variants(
+            {**low, VARIANTS: variants}, overlay(low, overlay({"method": {"name": method}}, high))
+        )
     top = overlay(low, high)
     told = {key: value for key, value in varied.items() if key in has | METHOD}
-    settings = load(source, values=top)
-    used |= {key for key in has & {*base, *varied} if not idle(settings, flatten(canonical(nested({key: None}))))}
+    settings = resolve(source, values=top)
+    for key in has & {*base, *varied}:
+        if not any(idle(settings, flatten(canonical(nested({key: None}))))):
+            used.add(key)
     return Cell(told, settings)
 
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:
     """Resolved settings by the keys that a user writes, the groups by their names."""
     found = flat(settings.model_dump(mode="json", exclude=None if settings.preset else {"preset"}))
-    names = {"method": settings.method.name, "pet": settings.pet, "backbone": settings.backbone.name}
+    names = {
+        "method": settings.method.name,
+        "pet": settings.pet,
+        "backbone": settings.backbone.name,
+    }
     return {**found, **names, "stream": settings.stream.title}
 
 

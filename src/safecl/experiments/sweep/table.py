@@ -16,7 +16,16 @@ from safecl.report.table import Table, make_table
 from safecl.streams.stream import positions
 
 # Keys that have a column of their own, or none: seeds are what a row is a mean over.
-NAMED = METHOD | {"stream", "stream.kind", "stream.name", "pet", "pet.kind", "backbone", "backbone.name", "seed"}
+NAMED = METHOD | {
+    "stream",
+    "stream.kind",
+    "stream.name",
+    "pet",
+    "pet.kind",
+    "backbone",
+    "backbone.name",
+    "seed",
+}
 
 
 class Measure(NamedTuple):
@@ -38,47 +47,73 @@ MEASURES = (
 SPREAD = (words.bare_percent, words.points)  # of numbers that have a ± over seeds
 
 
-def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objective: Objective | None = None) -> Table:
-    """A row for each configuration: "71.2 ± 2.0"; ``runs``: the finished ones by the names of their cells.
+def as_table(
+    title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objective: Objective | None = None
+) -> Table:
+    """A row for each configuration: "71.2 ± 2.0"; ``runs``: the finished ones by the names of their
+    cells.
 
-    The best of each stream by the ``objective``, or by its final accuracy, is marked where there are several.
+    The best of each stream by the ``objective``, or by its final accuracy, is marked where there
+    are several.
     """
-    groups = [[cells[i] for i in where] for where in positions(cell.configuration for cell in cells).values()]
-    kind, firsts = "final" if objective == "validation.final" else "average", [group[0] for group in groups]
-    measures = (*([Measure(objective, f"{kind}_validation", words.bare_percent)] if objective else []), *MEASURES)
+    groups = [
+        [cells[i] for i in where]
+        for where in positions(cell.configuration for cell in cells).values()
+    ]
+    kind = "final" if objective == "validation.final" else "average"
+    firsts = [group[0] for group in groups]
+    measures = (
+        *([Measure(objective, f"{kind}_validation", words.bare_percent)] if objective else []),
+        *MEASURES,
+    )
     labels = _labels(firsts, [key for cell in cells for key in cell.varied])
     rows: list[list[Text]] = []
     for place, group in enumerate(groups):
         done = [runs[cell.name] for cell in group if cell.name in runs]
         count = f"{len(done)}/{len(group)}" if len(done) < len(group) else str(len(group))
-        rows.append([*(Text(column[place]) for column in labels.values()), Text(count), *_numbers(done, measures)])
+        rows.append(
+            [
+                *(Text(column[place]) for column in labels.values()),
+                Text(count),
+                *_numbers(done, measures),
+            ]
+        )
     at = len(labels) + 1  # the number that decides which is the best
     for where in positions(cell.settings.stream.title for cell in firsts).values():
         values = {i: value for i in where if (value := rows[i][at].value) is not None}
         for i in values if len(values) > 1 else ():
             rows[i][at] = replace(rows[i][at], best=values[i] == max(values.values()))
-    return make_table(title, [*labels, "Runs", *(measure.head for measure in measures)], rows, words=labels)
+    return make_table(
+        title, [*labels, "Runs", *(measure.head for measure in measures)], rows, words=labels
+    )
 
 
 def _numbers(runs: Sequence[Run], measures: Sequence[Measure]) -> list[Text]:
     """Of the mean over runs that differ in their seed alone."""
     if not runs:
         return [Text(words.NONE)] * len(measures)
-    one, found = replace(all_series(runs)[0], runs=tuple(runs)), []  # the main output is first
+    one = replace(all_series(runs)[0], runs=tuple(runs))
+    found = []  # the main output is first
     for measure in measures:
-        value, spread = attrgetter(measure.kind)(one), one.deviation(measure.kind) if measure.text in SPREAD else None
+        value = attrgetter(measure.kind)(one)
+        spread = one.deviation(measure.kind) if measure.text in SPREAD else None
         error = "" if spread is None else f"{NBSP}±{NBSP}{100 * spread:.1f}"
         found.append(Text(f"{measure.text(value)}{error}", value=value, spread=spread))
     return found
 
 
 def _labels(cells: Sequence[Cell], varied: Sequence[str]) -> dict[str, list[str]]:
-    """What tells configurations apart: method, and of stream, PET, backbone and varied keys those that differ."""
+    """What tells configurations apart: method, and of stream, PET, backbone and varied keys those
+    that differ.
+    """
     settings = [spelt_settings(cell.settings) for cell in cells]
-    sources = Counter(title for title, _ in {(cell.settings.method.title, cell.settings.preset) for cell in cells})
+    sources = Counter(
+        title for title, _ in {(cell.settings.method.title, cell.settings.preset) for cell in cells}
+    )
     columns: dict[str, list[str]] = {"Method": []}
     for cell in cells:
-        title, preset = cell.settings.method.title, cell.settings.preset
+        title = cell.settings.method.title
+        preset = cell.settings.preset
         columns["Method"].append(f"{title} ({preset})" if sources[title] > 1 and preset else title)
     keys = {"Stream": "stream", "PET": "pet", "Backbone": "backbone"}
     keys |= {key: key for key in dict.fromkeys(varied) if key not in NAMED}
@@ -92,4 +127,10 @@ def _labels(cells: Sequence[Cell], varied: Sequence[str]) -> dict[str, list[str]
 
 
 def _value(value: Any) -> str:
-    return words.NONE if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        words.NONE
+        if value is None
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )

@@ -1,4 +1,6 @@
-"""One run of a sweep, in a process of its own: ``python -m safecl.experiments.sweep.worker FOLDER``."""
+"""One run of a sweep, in a process of its own: ``python -m safecl.experiments.sweep.worker
+FOLDER``.
+"""
 
 import contextlib
 import json
@@ -16,7 +18,8 @@ from safecl.engine.progress import Plain
 from safecl.errors import Busy, SafeclError, Stopped
 
 State: TypeAlias = Literal["done", "failed", "stopped", "busy", "died"]
-STATUS, LOG = "status.json", "worker.log"  # in the run's folder
+STATUS = "status.json"
+LOG = "worker.log"  # in the run's folder
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker ended. ``busy``: another process works on the run; ``died``: ended by a signal."""
+    """How a worker ended. ``busy``: another process works on the run; ``died``: ended by a
+    signal.
+    """
 
     state: State
     sentence: str = ""
@@ -83,7 +88,9 @@ def first_line(error: Exception) -> str:
 
 
 def main() -> None:
-    """The job is a line of JSON on stdin, which is closed when the sweep is gone: the run then saves and stops."""
+    """The job is a line of JSON on stdin, which is closed when the sweep is gone: the run then
+    saves and stops.
+    """
     job = Job(**json.loads(sys.stdin.readline()))
     threading.Thread(target=_stop_without_sweep, daemon=True).start()
     work(Path(sys.argv[1]), job)

@@ -14,6 +14,10 @@ class CodaSettings(MethodSettings):
     keeps = "prompt components, their keys and attention vectors, linear head"
 
     name: Literal["coda"] = "coda"
-    components: PositiveInt = Field(10, description="new components of a session (the paper: 100 in all)")
-    length: PositiveInt = Field(8, multiple_of=2, description="rows of a component: half are keys, half values")
+    components: PositiveInt = Field(
+        10, description="new components of a session (the paper: 100 in all)"
+    )
+    length: PositiveInt = Field(
+        8, multiple_of=2, description="rows of a component: half are keys, half values"
+    )
     blocks: PositiveInt = Field(5, description="how many of the first blocks get prompts")

@@ -14,4 +14,6 @@ class JointSettings(RanpacSettings):
     joint = True
 
     name: Literal["joint"] = "joint"  # type: ignore[assignment]
-    scale: float = Field(1.0, gt=0, description="initial σ of the cosine head that the PET is trained with")
+    scale: float = Field(
+        1.0, gt=0, description="initial σ of the cosine head that the PET is trained with"
+    )

@@ -14,12 +14,19 @@ class L2pSettings(MethodSettings):
     keeps = "prompt pool and keys, linear head"
 
     name: Literal["l2p"] = "l2p"
-    pool: PositiveInt = Field(10, description="prompts in the pool, whatever the number of sessions")
+    pool: PositiveInt = Field(
+        10, description="prompts in the pool, whatever the number of sessions"
+    )
     length: PositiveInt = Field(5, description="tokens of a prompt")
     top_k: PositiveInt = Field(5, description="prompts that a picture gets")
-    pull: NonNegativeFloat = Field(0.1, description="λ of the term that pulls chosen keys to the queries")
+    pull: NonNegativeFloat = Field(
+        0.1, description="λ of the term that pulls chosen keys to the queries"
+    )
     batchwise: Literal["never", "train", "always"] = Field(
-        "never", description="a whole batch gets the prompts chosen most often in it (released code: always)"
+        "never",
+        description=(
+            "a whole batch gets the prompts chosen most often in it (released code: always)"
+        ),
     )
 
     @model_validator(mode="after")

@@ -9,7 +9,10 @@ from safecl.methods.settings.base import MethodSettings
 
 class SipromptsSettings(MethodSettings):
     title = "S-iPrompts"
-    paper = "Wang et al., S-Prompts Learning with Pre-trained Transformers: An Occam's Razor, NeurIPS 2022"
+    paper = (
+        "Wang et al., S-Prompts Learning with Pre-trained Transformers: An Occam's Razor, NeurIPS"
+        " 2022"
+    )
     kind = "prompts"
     keeps = "a prompt, a linear head and the k-means centres of each session"
 

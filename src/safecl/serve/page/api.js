@@ -45,9 +45,15 @@ function askToken(why) {
   });
 }
 
+function showFault(why) {
+  $("fault").hidden = !why;
+  $("fault").textContent = why ? say("fault", { why }) : "";
+}
+
 export async function refresh() {
   const before = state.info;
   state.info = await fetched(place());
+  showFault(state.info.fault);
   const same = before && before.name === state.info.name;
   if (same && before.version === state.info.version) return;
   const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
@@ -71,7 +77,9 @@ export function firstOf(files) {
 }
 
 export async function predict(files) {
-  return ofModel("predict?detail=1", { pictures: await Promise.all(files.map(data)) });
+  const found = await ofModel("predict?detail=1", { pictures: await Promise.all(files.map(data)) });
+  showFault(found.fault);
+  return found;
 }
 
 export const heatMap = async (file, label) =>

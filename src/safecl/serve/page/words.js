@@ -187,6 +187,7 @@ export const words = {
   key_undo_do: "undo the last change",
 
   // faults
+  fault: "The model answers as before, because its file cannot be read: {why}",
   gone: "The service does not answer; is it still running?",
   odd: "The service answered with {status}.",
   no_picture: "None of these is a picture.",

@@ -21,11 +21,13 @@ def plan(sources: Sequence[Source]) -> Plan:
         found = {PurePosixPath(name).name: name for name in source.names}
         if set(FILES) <= found.keys():
             return Plan(OFFICIAL, [(source, {found[name]: name for name in FILES})])
-    raise SafeclError(f"{sources[0].path} lacks one of the files train, test and meta of CIFAR-100's Python version.")
+    raise SafeclError("dataset.cifar.lacking", path=sources[0].path)
 
 
 def read(place: Path) -> "Collection":
-    """Classes are numbered alphabetically and labelled by their names; torchvision opens no pickle of another md5."""
+    """Classes are numbered alphabetically and labelled by their names; torchvision opens no pickle
+    of another md5.
+    """
     from torchvision.datasets import CIFAR100
 
     from safecl.streams.collection import Collection
@@ -34,9 +36,10 @@ def read(place: Path) -> "Collection":
     try:
         parts = [CIFAR100(place.parent, train=train) for train in (True, False)]
     except RuntimeError:
-        raise SafeclError(f"{place} does not hold the published files of CIFAR-100; prepare cifar100 again.") from None
+        raise SafeclError("dataset.cifar.not-prepared", place=place) from None
     names = parts[0].classes
     train, test = (
-        ArrayPictures(np.ascontiguousarray(part.data), [names[label] for label in part.targets]) for part in parts
+        ArrayPictures(np.ascontiguousarray(part.data), [names[label] for label in part.targets])
+        for part in parts
     )
     return Collection("cifar100", train, test, tuple(names), home=place)

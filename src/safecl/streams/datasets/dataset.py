@@ -1,4 +1,6 @@
-"""What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed."""
+"""What is known about a published dataset: where it comes from, how it lies on disk, how it is
+streamed.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,12 +31,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Dataset:
-    """``counts``: training and test pictures by split; the first is the one the paper's numbers are on.
+    """``counts``: training and test pictures by split; the first is the one the paper's numbers are
+    on.
 
-    ``first``, ``step``: classes of the first and of every later session. ``domains``: in the order of the sessions;
-    with any, the stream is domain-incremental and never shuffled. ``tested_with``: the domain that all test pictures
-    are counted with. ``reader``: reads a prepared folder that is not ``train|test/[domain/]class/picture``.
-    ``forgiving``: see ``decode``. ``margin``: see ``Transform``.
+    ``first``, ``step``: classes of the first and of every later session. ``domains``: in the order
+    of the sessions; with any, the stream is domain-incremental and never shuffled. ``tested_with``:
+    the domain that all test pictures are counted with. ``reader``: reads a prepared folder that is
+    not ``train|test/[domain/]class/picture``. ``forgiving``: see ``decode``. ``margin``: see
+    ``Transform``.
     """
 
     name: str
@@ -64,12 +68,19 @@ class Dataset:
         place = root / self.folder
         if not place.is_dir():
             other = f"name the folder that holds {self.folder} with stream.root=DIR or SAFECL_DATA"
-            raise SafeclError(f"{self.title} is not in {root}; {other}, or {self.fetch}")
+            raise SafeclError(
+                "dataset.not-prepared", title=self.title, root=root, other=other, fetch=self.fetch
+            )
         return place
 
     def read(self, place: Path) -> "Collection":
-        """The pictures in a prepared folder, as published (not turned upright); classes are the sorted folder names."""
-        from safecl.streams.collection import Collection  # torch is imported there, and listing datasets is quick
+        """The pictures in a prepared folder, as published (not turned upright); classes are the
+        sorted folder names.
+        """
+        # torch is imported there, and listing datasets is quick
+        from safecl.streams.collection import (
+            Collection,
+        )
         from safecl.streams.pictures.find import class_folders
         from safecl.streams.sources.folder import labelled
 
@@ -79,13 +90,22 @@ class Dataset:
         _, test_at, train, test, depth = class_folders(place, self.protocol)
         known = {f.folders[depth] for f in train}
         if test_at is None or not {f.folders[depth] for f in test} <= known:
-            raise SafeclError(
-                f"{place} has no folder test, or classes in it that train lacks; prepare {self.name} again."
-            )
-        learned, held = (labelled(some, depth, upright=False, forgiving=self.forgiving) for some in (train, test))
+            raise SafeclError("dataset.no-test", place=place, name=self.name)
+        learned, held = (
+            labelled(some, depth, upright=False, forgiving=self.forgiving) for some in (train, test)
+        )
         learn_in = tuple(f.folders[0] for f in train) if self.domains else None
         test_in = tuple(self.tested_with or f.folders[0] for f in test) if self.domains else None
-        return Collection(self.name, learned, held, tuple(sorted(known)), learn_in, test_in, self.domains, home=place)
+        return Collection(
+            self.name,
+            learned,
+            held,
+            tuple(sorted(known)),
+            learn_in,
+            test_in,
+            self.domains,
+            home=place,
+        )
 
 
 def record(place: Path) -> dict[str, object]:

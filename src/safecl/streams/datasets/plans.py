@@ -1,4 +1,6 @@
-"""Which file of a published dataset goes where in ``train|test/[domain/]class/picture``, and what split that makes."""
+"""Which file of a published dataset goes where in ``train|test/[domain/]class/picture``, and what
+split that makes.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
@@ -6,21 +8,32 @@ from typing import NamedTuple, TypeAlias
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
-from safecl.streams.pictures.decode import EXTENSIONS, hidden
+from safecl.streams.pictures.kinds import EXTENSIONS, hidden
 
-PROCESSED, OFFICIAL = "processed", "official"
+PROCESSED = "processed"
+OFFICIAL = "official"
 SPLITS = {
     PROCESSED: "the split fixed in the processed archive, as the field reports it",
     OFFICIAL: "the split published with the pictures",
 }
 CORE50_DOMAINS = ("s1", "s2", "s4", "s5", "s6", "s8", "s9", "s11")  # the order of the sessions
 CORE50_TESTED = ("s3", "s7", "s10")
-DOMAINNET_DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
+# the order of the sessions
+DOMAINNET_DOMAINS = (
+    "real",
+    "quickdraw",
+    "painting",
+    "sketch",
+    "infograph",
+    "clipart",
+)
 Moves: TypeAlias = list[tuple[Source, dict[str, str]]]  # where each member of a source goes
 
 
 class Plan(NamedTuple):
-    """Which member of which source goes where below the dataset's folder, and what split that makes."""
+    """Which member of which source goes where below the dataset's folder, and what split that
+    makes.
+    """
 
     split: str
     moves: Moves
@@ -30,7 +43,7 @@ def processed(sources: Sequence[Source]) -> Plan:
     """Take what lies below a folder train or test, wherever in the archive that is."""
     moves = moved(sources, _below_split)
     if not any(found for _, found in moves):
-        raise SafeclError(f"{sources[0].path} has no folders train/CLASS and test/CLASS with pictures.")
+        raise SafeclError("dataset.source.no-folders", path=sources[0].path)
     return Plan(PROCESSED, moves)
 
 
@@ -40,61 +53,91 @@ def official(sources: Sequence[Source]) -> Plan:
 
 
 def cub(sources: Sequence[Source]) -> Plan:
-    """The processed archive, or the official one with its lists ``images.txt`` and ``train_test_split.txt``."""
+    """The processed archive, or the official one with its lists ``images.txt`` and
+    ``train_test_split.txt``.
+    """
     lists = contents(sources, "images.txt", "train_test_split.txt")
     if len(lists) < 2:
         return processed(sources)
-    paths, training = (dict(line.split(maxsplit=1) for line in _lines(lists[name])) for name in sorted(lists))
+    paths, training = (
+        dict(line.split(maxsplit=1) for line in _lines(lists[name])) for name in sorted(lists)
+    )
     parts = {"1": "train", "0": "test"}
     if strange := [path for number, path in paths.items() if training.get(number) not in parts]:
-        raise SafeclError(f"{sources[0].path} lists {strange[0]}, but its split is missing; fetch it again.")
-    return by_lists(sources, {path: f"{parts[training[number]]}/{path}" for number, path in paths.items()})
+        raise SafeclError("dataset.source.no-split", path=sources[0].path, name=strange[0])
+    return by_lists(
+        sources, {path: f"{parts[training[number]]}/{path}" for number, path in paths.items()}
+    )
 
 
 def food101(sources: Sequence[Source]) -> Plan:
     """The archive with its lists ``meta/train.txt`` and ``meta/test.txt`` of ``class/number``."""
     lists = contents(sources, "train.txt", "test.txt")
     if len(lists) < 2:
-        raise SafeclError(f"{sources[0].path} has no list meta/train.txt: it is not Food-101 as it is published.")
+        raise SafeclError("dataset.food.no-list", path=sources[0].path)
     parts = {PurePosixPath(name).stem: _lines(data) for name, data in lists.items()}
-    return by_lists(sources, {f"{line}.jpg": f"{part}/{line}.jpg" for part, lines in parts.items() for line in lines})
+    return by_lists(
+        sources,
+        {f"{line}.jpg": f"{part}/{line}.jpg" for part, lines in parts.items() for line in lines},
+    )
 
 
 def domainnet(sources: Sequence[Source]) -> Plan:
-    """Six zips of ``domain/class/picture``, and for each domain two lists of ``domain/class/picture label``."""
-    files = {f"{domain}_{part}.txt": part for domain in DOMAINNET_DOMAINS for part in ("train", "test")}
+    """Six zips of ``domain/class/picture``, and for each domain two lists of ``domain/class/picture
+    label``.
+    """
+    files = {
+        f"{domain}_{part}.txt": part for domain in DOMAINNET_DOMAINS for part in ("train", "test")
+    }
     lists = contents(sources, *files)
     if missing := [name for name in files if name not in lists]:
         needed = "one folder with its six zips and twelve lists (the cleaned version)"
-        raise SafeclError(f"DomainNet is prepared from {needed}; missing: {', '.join(missing)}.")
-    listed = {line.rpartition(" ")[0]: part for name, part in files.items() for line in _lines(lists[name])}
+        raise SafeclError("dataset.domainnet.lacking", needed=needed, missing=", ".join(missing))
+    listed = {
+        line.rpartition(" ")[0]: part
+        for name, part in files.items()
+        for line in _lines(lists[name])
+    }
     return by_lists(sources, {path: f"{part}/{path}" for path, part in listed.items()})
 
 
 def core50(sources: Sequence[Source]) -> Plan:
     """``…/place/object/picture``; three of the places are the test set."""
     parts = dict.fromkeys(CORE50_DOMAINS, "train") | dict.fromkeys(CORE50_TESTED, "test")
-    names = ["/".join(PurePosixPath(name).parts[-3:]) for source in sources for name in pictures_of(source.names)]
+    names = [
+        "/".join(PurePosixPath(name).parts[-3:])
+        for source in sources
+        for name in pictures_of(source.names)
+    ]
     places = {name: name.split("/")[0] for name in names if name.count("/") == 2}
     if missing := [place for place in parts if place not in places.values()]:
-        raise SafeclError(f"{sources[0].path} lacks the folders {', '.join(missing)} of CORe50.")
-    return by_lists(sources, {name: f"{parts[place]}/{name}" for name, place in places.items() if place in parts})
+        raise SafeclError("dataset.core.lacking", path=sources[0].path, missing=", ".join(missing))
+    return by_lists(
+        sources,
+        {name: f"{parts[place]}/{name}" for name, place in places.items() if place in parts},
+    )
 
 
 def by_lists(sources: Sequence[Source], places: dict[str, str]) -> Plan:
-    """An official split; ``places`` says where each picture goes, by its name or the last parts of its path."""
+    """An official split; ``places`` says where each picture goes, by its name or the last parts of
+    its path.
+    """
     depth = max((name.count("/") for name in places), default=0) + 1
     moves = moved(sources, lambda name: places.get("/".join(PurePosixPath(name).parts[-depth:])))
     there = {to for _, found in moves for to in found.values()}
     if absent := [name for name, to in places.items() if to not in there]:
-        raise SafeclError(f"{sources[0].path} lists {min(absent)}, but the picture is missing; fetch it again.")
+        raise SafeclError("dataset.source.no-picture", path=sources[0].path, name=min(absent))
     return Plan(OFFICIAL, moves)
 
 
 def contents(sources: Sequence[Source], *files: str) -> dict[str, bytes]:
     """The contents of files, wherever in the sources they lie, by their names."""
-    every = ((source, name, PurePosixPath(name).name) for source in sources for name in source.names)
-    return {file: (source.folder / name).read_bytes() for source, name, file in every if file in files}
+    every = (
+        (source, name, PurePosixPath(name).name) for source in sources for name in source.names
+    )
+    return {
+        file: (source.folder / name).read_bytes() for source, name, file in every if file in files
+    }
 
 
 def moved(sources: Sequence[Source], place: Callable[[str], str | None]) -> Moves:

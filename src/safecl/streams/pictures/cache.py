@@ -1,7 +1,7 @@
 """Decoded views kept on disk as uint8, so that each picture is decoded once.
 
-Several runs may read and fill a store at the same time: a view is used only if the checksum written after it fits, so
-what a killed run, a torn write or a full disk left behind is decoded again.
+Several runs may read and fill a store at the same time: a view is used only if the checksum written
+after it fits, so what a killed run, a torn write or a full disk left behind is decoded again.
 """
 
 import hashlib
@@ -22,22 +22,33 @@ from safecl.errors import SafeclError
 from safecl.streams.pictures.images import Pictures, Selection, Transform, canvas_view, plain_view
 
 FOLDER = ".safecl-cache"
-VERSION = 6  # of the format and of decoding; stores of another version are not used, and evicted
+VERSION = 7  # of the format and of decoding; stores of another version are not used, and evicted
 GIB = 2**30
 
 
 class Store:
-    """Views of ``count`` pictures in one folder, or in RAM. ``sides``: the side of each view that is kept."""
+    """Views of ``count`` pictures in one folder, or in RAM. ``sides``: the side of each view that
+    is kept.
+    """
 
     def __init__(self, sides: dict[str, int], count: int, folder: Path | None = None) -> None:
         def array(name: str, dtype: type, *shape: int) -> np.ndarray:
-            return np.zeros(shape, dtype) if folder is None else np.memmap(folder / name, dtype, "r+", shape=shape)
+            return (
+                np.zeros(shape, dtype)
+                if folder is None
+                else np.memmap(folder / name, dtype, "r+", shape=shape)
+            )
 
-        self.sides, self.count, self.folder, self.broken = sides, count, folder, False
+        self.sides = sides
+        self.count = count
+        self.folder = folder
+        self.broken = False
         # One checksum per view (0: missing) of the view and of the picture's shape on its canvas.
         self.marks = array("marks", np.uint32, count, len(sides))
         self.shapes = array("shapes", np.float32, count, 3)
-        self.views = {view: array(view, np.uint8, count, 3, side, side) for view, side in sides.items()}
+        self.views = {
+            view: array(view, np.uint8, count, 3, side, side) for view, side in sides.items()
+        }
         self._trusted = np.zeros((count, len(sides)), dtype=bool)
 
     def there(self, view: str, index: int) -> bool:
@@ -46,7 +57,9 @@ class Store:
             return False
         at = index, list(self.sides).index(view)
         if not self._trusted[at] and self.marks[at]:
-            self._trusted[at] = self.marks[at] == checksum(self.views[view][index], self.shapes[index])
+            self._trusted[at] = self.marks[at] == checksum(
+                self.views[view][index], self.shapes[index]
+            )
         return bool(self._trusted[at])
 
     def put(self, index: int, views: dict[str, np.ndarray], shape: np.ndarray) -> None:
@@ -69,11 +82,14 @@ class Store:
 
 
 class CachedPictures(Selection):
-    """Another collection read through a store; a picture that it lacks is decoded and all its views are kept."""
+    """Another collection read through a store; a picture that it lacks is decoded and all its views
+    are kept.
+    """
 
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
         super().__init__([pictures])
-        self.store, self.transform = store, transform
+        self.store = store
+        self.transform = transform
 
     def subset(self, indices: Sequence[int]) -> Pictures:
         return Selection([self], indices)
@@ -93,7 +109,8 @@ class CachedPictures(Selection):
         """The view and the shape of a picture."""
         if self.store.there(view, index):
             return self.store.views[view][index], self.store.shapes[index]
-        image, views = self.reduced(index, self.transform.enough), dict[str, np.ndarray]()
+        image = self.reduced(index, self.transform.enough)
+        views = dict[str, np.ndarray]()
         shape = np.ones(3, dtype=np.float32)
         if "canvas" in self.store.sides:
             square, on_canvas = canvas_view(image, self.store.sides["canvas"])
@@ -105,16 +122,23 @@ class CachedPictures(Selection):
 
 
 def cached(
-    pictures: Pictures, transform: Transform, folder: Path, views: Sequence[str] = ("plain", "canvas")
+    pictures: Pictures,
+    transform: Transform,
+    folder: Path,
+    views: Sequence[str] = ("plain", "canvas"),
 ) -> Pictures:
-    """``pictures`` through a store in ``folder``, which holds at most ``max_bytes``; or as they are."""
-    identity = pictures.identity()
-    if identity is None or not len(pictures):
+    """``pictures`` through a store in ``folder``, which holds at most ``max_bytes``; or as they
+    are.
+    """
+    if not pictures.cacheable or not len(pictures):
         return pictures
-    sides = {view: transform.size if view == "plain" else pictures.side(transform) for view in views}
+    sides = {
+        view: transform.size if view == "plain" else pictures.side(transform) for view in views
+    }
     per_picture = sum(3 * side * side for side in sides.values()) + 4 * (len(sides) + 3)
     limit = max_bytes()
-    key = hashlib.blake2b(f"{VERSION} {identity} {transform} {sides}".encode(), digest_size=12).hexdigest()
+    known = f"{VERSION} {pictures.fingerprint()} {transform} {sides}"
+    key = hashlib.blake2b(known.encode(), digest_size=12).hexdigest()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock"):
@@ -130,12 +154,16 @@ def cached(
             count = (place / "shapes").stat().st_size // 12
         return CachedPictures(pictures, Store(sides, count, place), transform)
     except OSError as error:
-        warnings.warn(f"Pictures are read without a cache: {folder}: {error.strerror or error}.", stacklevel=2)
+        warnings.warn(
+            f"Pictures are read without a cache: {folder}: {error.strerror or error}.", stacklevel=2
+        )
         return pictures
 
 
 def cache_folder(home: Path | None, cache: bool | str | Path = True) -> Path | None:
-    """Where the cache lies: at ``cache``, at ``SAFECL_CACHE`` (a folder, or ``off``), beside the data, or at home."""
+    """Where the cache lies: at ``cache``, at ``SAFECL_CACHE`` (a folder, or ``off``), beside the
+    data, or at home.
+    """
     said = str(cache)
     if said.lower() in ("on", "true", "yes"):
         said = os.environ.get("SAFECL_CACHE", "")
@@ -153,7 +181,7 @@ def max_bytes() -> int:
     try:
         return int(float(said) * GIB)
     except ValueError:
-        raise SafeclError(f"SAFECL_CACHE_GB must be a number of gigabytes, not {said!r}.") from None
+        raise SafeclError("pictures.cache.size", said=said) from None
 
 
 def create(place: Path, sides: dict[str, int], count: int) -> None:
@@ -170,7 +198,9 @@ def create(place: Path, sides: dict[str, int], count: int) -> None:
 
 def evict(folder: Path, room: int) -> None:
     """Remove the stores used longest ago until the rest fit into ``room`` bytes."""
-    stores = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+    stores = sorted(
+        (p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True
+    )
     for store in stores:
         # Bytes on disk, fewer than the size of a file that is not full yet.
         found = [file.stat() for file in store.iterdir()]
@@ -181,7 +211,10 @@ def evict(folder: Path, room: int) -> None:
 
 def checksum(view: np.ndarray, shape: np.ndarray) -> int:
     """Never 0, which marks a missing view."""
-    return zlib.crc32(np.ascontiguousarray(shape).data, zlib.crc32(np.ascontiguousarray(view).data)) or 1
+    return (
+        zlib.crc32(np.ascontiguousarray(shape).data, zlib.crc32(np.ascontiguousarray(view).data))
+        or 1
+    )
 
 
 def write_at(file: Path, data: np.ndarray, offset: int) -> None:

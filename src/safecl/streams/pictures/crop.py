@@ -1,4 +1,6 @@
-"""Random resized crops and flips of a batch of canvases, in a few calls on whatever device they are on."""
+"""Random resized crops and flips of a batch of canvases, in a few calls on whatever device they are
+on.
+"""
 
 import math
 
@@ -12,11 +14,12 @@ CPU_CHUNK = 1 << 21  # numbers that a CPU works on at a time: more do not fit it
 
 
 def random_crops(shapes: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
-    """Crops of pictures with these shapes (n, 3): half-extent and centre along x and y of the canvas, (n, 2, 2).
+    """Crops of pictures with these shapes (n, 3): half-extent and centre along x and y of the
+    canvas, (n, 2, 2).
 
-    Their distribution is that of torchvision's RandomResizedCrop and RandomHorizontalFlip on the pictures themselves.
-    Coordinates are -1 and 1 at the edges of the canvas; a negative half-extent mirrors. ``generator`` is on the CPU,
-    so that a seed gives the same crops on every device.
+    Their distribution is that of torchvision's RandomResizedCrop and RandomHorizontalFlip on the
+    pictures themselves. Coordinates are -1 and 1 at the edges of the canvas; a negative half-extent
+    mirrors. ``generator`` is on the CPU, so that a seed gives the same crops on every device.
     """
     shapes = shapes.cpu()
     left, top, width, height = random_boxes(shapes[:, 0], transform, generator).unbind(1)
@@ -27,10 +30,12 @@ def random_crops(shapes: Tensor, transform: Transform, generator: torch.Generato
 
 
 def cut_out(canvas: Tensor, crops: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The crops (n, 2, 2) of canvases, uint8 (n, 3, side, side), on their device: float (n, 3, size, size) in [0, 1].
+    """The crops (n, 2, 2) of canvases, uint8 (n, 3, side, side), on their device: float (n, 3,
+    size, size) in [0, 1].
 
-    The antialiased bilinear resizing of torchvision and Pillow, one axis after the other. ``dtype``: of the products on
-    a GPU; float16 is exact to half a level of uint8. A CUDA graph can record it: nothing waits for the device.
+    The antialiased bilinear resizing of torchvision and Pillow, one axis after the other.
+    ``dtype``: of the products on a GPU; float16 is exact to half a level of uint8. A CUDA graph can
+    record it: nothing waits for the device.
     """
     if canvas.device.type != "cpu":
         return cut_out_dense(canvas, crops, size, dtype)
@@ -39,22 +44,34 @@ def cut_out(canvas: Tensor, crops: Tensor, size: int, dtype: torch.dtype = torch
     return torch.cat([cut_out_sparse(some, theirs, size) for some, theirs in pieces])
 
 
-def cut_out_dense(canvas: Tensor, crops: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def cut_out_dense(
+    canvas: Tensor, crops: Tensor, size: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """``cut_out`` by two matrix products per picture: A_y · canvas · A_xᵀ."""
     n, channels, side, _ = canvas.shape
     inputs = torch.arange(side, device=canvas.device)
     down, across = (triangle(crops[:, axis], size, side, inputs).to(dtype) for axis in (1, 0))
-    rows = canvas.permute(0, 2, 1, 3).to(dtype, memory_format=torch.contiguous_format).view(n, side, channels * side)
+    rows = (
+        canvas.permute(0, 2, 1, 3)
+        .to(dtype, memory_format=torch.contiguous_format)
+        .view(n, side, channels * side)
+    )
     lines = torch.bmm(down, rows).view(n, size * channels, side)
     cut = torch.bmm(lines, across.mT).view(n, size, channels, size)
-    return cut.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+    return (
+        cut.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+    )
 
 
 def cut_out_sparse(canvas: Tensor, crops: Tensor, size: int) -> Tensor:
-    """``cut_out`` from the few input pixels that each output pixel depends on: a third of the time on a CPU."""
+    """``cut_out`` from the few input pixels that each output pixel depends on: a third of the time
+    on a CPU.
+    """
     n, channels, side, _ = canvas.shape
     rows = canvas.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format)
-    lines = resize_sparse(rows.view(n, side, channels * side), crops[:, 1], size).view(n, size, channels, side)
+    lines = resize_sparse(rows.view(n, side, channels * side), crops[:, 1], size).view(
+        n, size, channels, side
+    )
     columns = lines.permute(0, 3, 1, 2).reshape(n, side, size * channels)
     cut = resize_sparse(columns, crops[:, 0], size).view(n, size, size, channels)
     return cut.permute(0, 3, 2, 1).contiguous().div_(255)
@@ -69,19 +86,28 @@ def resize_sparse(lines: Tensor, crops: Tensor, size: int) -> Tensor:
     first = (centre + extent * middles(size, crops.device) - reach).floor()
     inputs = first[:, :, None] + torch.arange(count, device=lines.device)
     weights = triangle(crops, size, side, inputs)
-    places = inputs.clamp(0, side - 1).long() + (torch.arange(n, device=lines.device) * side)[:, None, None]
-    chosen, table = places.view(n * size, count), lines.reshape(n * side, -1)
-    found = F.embedding_bag(chosen, table, mode="sum", per_sample_weights=weights.view(n * size, count))
+    places = (
+        inputs.clamp(0, side - 1).long()
+        + (torch.arange(n, device=lines.device) * side)[:, None, None]
+    )
+    chosen = places.view(n * size, count)
+    table = lines.reshape(n * side, -1)
+    found = F.embedding_bag(
+        chosen, table, mode="sum", per_sample_weights=weights.view(n * size, count)
+    )
     return found.view(n, size, -1)
 
 
 def triangle(crops: Tensor, size: int, side: int, inputs: Tensor) -> Tensor:
-    """Weights of pixels ``inputs``, (k,) or (n, size, k), of lines of ``side`` for those of crops (n, 2): (n, size, k).
+    """Weights of pixels ``inputs``, (k,) or (n, size, k), of lines of ``side`` for those of crops
+    (n, 2): (n, size, k).
 
-    A triangle around the middle of each output pixel, two of them wide but two input pixels at least; summing to 1.
+    A triangle around the middle of each output pixel, two of them wide but two input pixels at
+    least; summing to 1.
     """
     extent, centre = (value[:, :, None] for value in in_pixels(crops, side))
-    half, positions = extent.abs(), inputs + 0.5
+    half = extent.abs()
+    positions = inputs + 0.5
     distance = (centre + extent * middles(size, crops.device)[:, None] - positions).abs_()
     weights = distance.div_(-(half * 2 / size).clamp(min=1)).add_(1).relu_()
     # A pixel that the crop touches by rounding alone lies outside.
@@ -99,19 +125,26 @@ def middles(size: int, device: torch.device) -> Tensor:
     return (torch.arange(size, device=device) * 2 + 1) / size - 1
 
 
-def random_boxes(aspects: Tensor, transform: Transform, generator: torch.Generator, tries: int = 10) -> Tensor:
+def random_boxes(
+    aspects: Tensor, transform: Transform, generator: torch.Generator, tries: int = 10
+) -> Tensor:
     """Crop boxes (left, top, width, height) as fractions of the picture: (n, 4).
 
-    The first of ``tries`` draws that fits; if none does, the largest central box of an allowed aspect.
+    The first of ``tries`` draws that fits; if none does, the largest central box of an allowed
+    aspect.
     """
     n = len(aspects)
     low, high = transform.scale
     area = torch.rand(n, tries, generator=generator) * (high - low) + low
     log_ratio = torch.tensor(transform.ratio).log()
-    ratio = (torch.rand(n, tries, generator=generator) * (log_ratio[1] - log_ratio[0]) + log_ratio[0]).exp()
-    # In units where the picture is (aspect × 1): w·h = area·aspect and w/h = ratio; fractions of the sides follow.
+    ratio = (
+        torch.rand(n, tries, generator=generator) * (log_ratio[1] - log_ratio[0]) + log_ratio[0]
+    ).exp()
+    # In units where the picture is (aspect × 1): w·h = area·aspect and w/h = ratio; fractions of
+    # the sides follow.
     relative = ratio / aspects[:, None].cpu()
-    width, height = (area * relative).sqrt(), (area / relative).sqrt()
+    width = (area * relative).sqrt()
+    height = (area / relative).sqrt()
     fits = (width <= 1) & (height <= 1)
     first = fits.float().argmax(dim=1, keepdim=True)
     found = fits.any(dim=1)

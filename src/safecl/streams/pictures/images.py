@@ -1,7 +1,8 @@
 """Labelled pictures that can be read by position, and the two views of them that are used.
 
-The plain view (test pictures and statistics): shorter side resized, centre cropped. The canvas (training): the whole
-picture in a corner of a square, so that a batch of pictures of any shape is one tensor to cut random crops from.
+The plain view (test pictures and statistics): shorter side resized, centre cropped. The canvas
+(training): the whole picture in a corner of a square, so that a batch of pictures of any shape is
+one tensor to cut random crops from.
 """
 
 import contextlib
@@ -35,8 +36,9 @@ SAMPLE_SIZE = 64  # pictures that are read where a sample will do
 class Transform:
     """How a stream's pictures become inputs of side ``size``.
 
-    ``margin``: the shorter side is resized to ``int(size * margin)`` before the central crop (256 / 224 by habit, 1
-    for CIFAR). ``scale`` and ``ratio``: area and aspect of the random crop. ``flip``: probability of a horizontal flip.
+    ``margin``: the shorter side is resized to ``int(size * margin)`` before the central crop (256 /
+    224 by habit, 1 for CIFAR). ``scale`` and ``ratio``: area and aspect of the random crop.
+    ``flip``: probability of a horizontal flip.
     """
 
     size: int = 224
@@ -52,12 +54,16 @@ class Transform:
 
     @property
     def enough(self) -> int:
-        """Pixels of a shorter side from which views are made: no canvas has more than half of them."""
+        """Pixels of a shorter side from which views are made: no canvas has more than half of
+        them.
+        """
         return ENOUGH * self.resize
 
 
 class Pictures(ABC):
-    """Labelled pictures, each readable by its position. ``labels`` are the user's own words or numbers."""
+    """Labelled pictures, each readable by its position. ``labels`` are the user's own words or
+    numbers.
+    """
 
     labels: Sequence[Label]
 
@@ -66,7 +72,9 @@ class Pictures(ABC):
         """The picture at ``index`` as an RGB image of its own size."""
 
     def reduced(self, index: int, least: int) -> Image.Image:
-        """The picture at ``index``, smaller where that saves time; its shorter side has ``least`` pixels if it can."""
+        """The picture at ``index``, smaller where that saves time; its shorter side has ``least``
+        pixels if it can.
+        """
         return self.decode(index)
 
     def __len__(self) -> int:
@@ -75,28 +83,36 @@ class Pictures(ABC):
     def __repr__(self) -> str:
         return f"<Pictures: {len(self)} with {len(set(self.labels))} different labels>"
 
-    def identity(self) -> str | None:
-        """A fingerprint that changes when a picture does, for the cache; ``None``: not known, never cached."""
-        return None
+    @property
+    def cacheable(self) -> bool:
+        """Whether the fingerprint is known without decoding: views are kept on disk under it."""
+        return False
 
     def where(self, index: int) -> str:
         """Where the picture at ``index`` comes from, for messages."""
         return f"picture {index}"
 
     def digest(self, index: int) -> bytes:
-        """16 bytes that identify the content of the picture at ``index``: its size and pixels, or its file."""
+        """16 bytes that identify the content of the picture at ``index``: its size and pixels, or
+        its file.
+        """
         image = self.decode(index)
         return hashlib.blake2b(f"{image.size}".encode() + image.tobytes(), digest_size=16).digest()
 
     def traces(self, indices: Sequence[int]) -> Iterable[bytes]:
-        """What identifies each picture wherever it lies: its content, or whatever determines that without reading."""
+        """What identifies each picture wherever it lies: its content, or what determines that."""
         return map(self.digest, indices)
 
     def fingerprint(self) -> dict[str, Any]:
-        """How many, a digest of every label and trace in order, and their sum, which no order or split changes."""
-        digest, total = hashlib.blake2b(digest_size=16), 0
+        """How many, a digest of every label and trace in order, and their sum, which no order or
+        split changes.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        total = 0
         for label, trace in zip(self.labels, self.traces(range(len(self))), strict=True):
-            parts = b"".join(len(part).to_bytes(8, "little") + part for part in (repr(label).encode(), trace))
+            parts = b"".join(
+                len(part).to_bytes(8, "little") + part for part in (repr(label).encode(), trace)
+            )
             digest.update(parts)
             total += int.from_bytes(hashlib.blake2b(parts, digest_size=8).digest(), "little")
         return {"pictures": len(self), "digest": digest.hexdigest(), "sum": total % 2**64}
@@ -110,7 +126,8 @@ class Pictures(ABC):
         """Width and height of a sample of the pictures."""
         found = []
         for i in spread(len(self)):
-            with contextlib.suppress(SafeclError):  # a picture that cannot be read is refused when it is needed
+            with contextlib.suppress(SafeclError):
+                # a picture that cannot be read is refused when it is needed
                 found.append(self.size_of(i))
         return found or [(1, 1)]
 
@@ -120,7 +137,8 @@ class Pictures(ABC):
         return int(np.quantile([min(size) for size in self.sampled_sizes], 0.5, method="lower"))
 
     def side(self, transform: Transform) -> int:
-        """The side of the canvases: as large as the pictures are, between ``resize`` and twice that.
+        """The side of the canvases: as large as the pictures are, between ``resize`` and twice
+        that.
 
         Rounded up to an eighth of ``resize``, so that a few other pictures rarely change it.
         """
@@ -132,17 +150,22 @@ class Pictures(ABC):
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         """The plain views: uint8 (n, 3, size, size)."""
-        return torch.stack([plain_view(self.reduced(i, transform.enough), transform) for i in indices])
+        return torch.stack(
+            [plain_view(self.reduced(i, transform.enough), transform) for i in indices]
+        )
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         """Whole pictures in the top left corners of squares, and their shapes.
 
-        Squares: uint8 (n, 3, side, side). Shapes: float (n, 3), aspect (width / height of the picture), and width and
-        height of the corner as fractions of ``side``. No picture is enlarged; what is wider or higher is reduced there.
+        Squares: uint8 (n, 3, side, side). Shapes: float (n, 3), aspect (width / height of the
+        picture), and width and height of the corner as fractions of ``side``. No picture is
+        enlarged; what is wider or higher is reduced there.
         """
         side = self.side(transform)
         pairs = [canvas_view(self.reduced(i, transform.enough), side) for i in indices]
-        return torch.stack([square for square, _ in pairs]), torch.stack([shape for _, shape in pairs])
+        return torch.stack([square for square, _ in pairs]), torch.stack(
+            [shape for _, shape in pairs]
+        )
 
     def subset(self, indices: Sequence[int]) -> "Pictures":
         """The pictures at ``indices``, in that order."""
@@ -150,7 +173,8 @@ class Pictures(ABC):
 
 
 class Selection(Pictures):
-    """The pictures of ``members``, one after the other, or those at ``indices`` of them; a cache below is used.
+    """The pictures of ``members``, one after the other, or those at ``indices`` of them; a cache
+    below is used.
 
     ``check`` is called before a picture is read.
     """
@@ -162,20 +186,23 @@ class Selection(Pictures):
         check: Callable[[], None] = lambda: None,
     ) -> None:
         one = len(members) == 1  # no copy of all labels for a few of them
-        labels = members[0].labels if one else [label for member in members for label in member.labels]
-        self.members, self.check = tuple(members), check
-        self.indices = np.arange(len(labels)) if indices is None else np.asarray(indices, dtype=np.int64)
+        labels = (
+            members[0].labels if one else [label for member in members for label in member.labels]
+        )
+        self.members = tuple(members)
+        self.check = check
+        self.indices = (
+            np.arange(len(labels)) if indices is None else np.asarray(indices, dtype=np.int64)
+        )
         self.labels = [labels[i] for i in self.indices.tolist()]
         self._starts = list(accumulate(map(len, members), initial=0))
 
     def subset(self, indices: Sequence[int]) -> Pictures:
         return Selection(self.members, self.indices[_index(indices)], self.check)
 
-    def identity(self) -> str | None:
-        known = [member.identity() for member in self.members]
-        if None in known:
-            return None
-        return hashlib.blake2b(repr(known).encode() + self.indices.tobytes(), digest_size=16).hexdigest()
+    @property
+    def cacheable(self) -> bool:
+        return all(member.cacheable for member in self.members)
 
     def find(self, index: int) -> tuple[Pictures, int]:
         """The collection with the picture at ``index``, and its position there."""
@@ -226,7 +253,8 @@ class Selection(Pictures):
         if len(self.members) == len(groups) == 1:
             return groups[0][0].canvas(groups[0][2], transform)
         side = self.side(transform)
-        squares, shapes = torch.zeros((len(indices), 3, side, side), dtype=torch.uint8), torch.empty(len(indices), 3)
+        squares = torch.zeros((len(indices), 3, side, side), dtype=torch.uint8)
+        shapes = torch.empty(len(indices), 3)
         for member, rows, positions in groups:
             smaller, own = member.canvas(positions, transform)
             width = smaller.shape[-1]
@@ -241,17 +269,28 @@ class Selection(Pictures):
         numbers = np.searchsorted(self._starts, wanted, side="right") - 1
         rows = {number: np.flatnonzero(numbers == number) for number in np.unique(numbers)}
         return [
-            (self.members[number], torch.from_numpy(own), (wanted[own] - self._starts[number]).tolist())
+            (
+                self.members[number],
+                torch.from_numpy(own),
+                (wanted[own] - self._starts[number]).tolist(),
+            )
             for number, own in rows.items()
         ]
 
 
 def join(members: Sequence[Pictures]) -> Pictures:
-    """The pictures of all ``members``, one after the other; selections from the same pictures become one."""
+    """The pictures of all ``members``, one after the other; selections from the same pictures
+    become one.
+    """
     first = members[0]
-    plain = [m for m in members if type(m) is Selection]  # a cache is one, too, and must be read through
-    if len(plain) == len(members) and all((m.members, m.check) == (plain[0].members, plain[0].check) for m in plain):
-        return Selection(plain[0].members, np.concatenate([m.indices for m in plain]), plain[0].check)
+    # a cache is one, too, and must be read through
+    plain = [m for m in members if type(m) is Selection]
+    if len(plain) == len(members) and all(
+        (m.members, m.check) == (plain[0].members, plain[0].check) for m in plain
+    ):
+        return Selection(
+            plain[0].members, np.concatenate([m.indices for m in plain]), plain[0].check
+        )
     return Selection(members) if len(members) > 1 else first
 
 
@@ -259,21 +298,27 @@ class ArrayPictures(Pictures):
     """Pictures held in memory: uint8 (N, H, W, 3)."""
 
     sides: tuple[int, ...]  # H, W
+    cacheable = True
 
     def __init__(self, arrays: np.ndarray, labels: Sequence[Label]) -> None:
-        self.arrays, self.labels, self.sides = arrays, labels, arrays.shape[1:3]
+        self.arrays = arrays
+        self.labels = labels
+        self.sides = arrays.shape[1:3]
 
     def at(self, indices: Sequence[int], rows: slice = ALL, columns: slice = ALL) -> np.ndarray:
-        """uint8 (n, H, W, 3). They are cut while they are chosen: a view would be copied again, more slowly."""
+        """uint8 (n, H, W, 3). They are cut while they are chosen: a view would be copied again,
+        more slowly.
+        """
         return self.arrays[_index(indices), rows, columns]
 
     def decode(self, index: int) -> Image.Image:
         return Image.fromarray(self.at([index])[0])
 
-    def identity(self) -> str | None:
-        digest = hashlib.blake2b(str(self.arrays.shape).encode(), digest_size=16)
-        digest.update(np.ascontiguousarray(self.arrays).data)
-        return digest.hexdigest()
+    def digest(self, index: int) -> bytes:
+        """That of ``Pictures``, without an image in between."""
+        (pixels,), (width, height) = self.at([index]), self.size_of(index)
+        known = f"{(width, height)}".encode() + pixels.tobytes()
+        return hashlib.blake2b(known, digest_size=16).digest()
 
     def size_of(self, index: int) -> tuple[int, int]:
         return self.sides[1], self.sides[0]
@@ -296,7 +341,9 @@ class ArrayPictures(Pictures):
         squares = torch.from_numpy(self.at(indices)).permute(0, 3, 1, 2)
         if height != width:
             squares = F.pad(squares, (0, side - width, 0, side - height))
-        return squares, torch.tensor([width / height, width / side, height / side]).expand(len(squares), 3)
+        return squares, torch.tensor([width / height, width / side, height / side]).expand(
+            len(squares), 3
+        )
 
 
 def _index(indices: Sequence[int]) -> np.ndarray:
@@ -314,8 +361,11 @@ def plain_view(image: Image.Image, transform: Transform) -> Tensor:
 
 
 def canvas_view(image: Image.Image, side: int) -> tuple[Tensor, Tensor]:
-    """The picture in a square: uint8 (3, side, side), and its shape: float (3,); see ``Pictures.canvas``."""
-    width, height = min(image.width, side), min(image.height, side)
+    """The picture in a square: uint8 (3, side, side), and its shape: float (3,); see
+    ``Pictures.canvas``.
+    """
+    width = min(image.width, side)
+    height = min(image.height, side)
     aspect = image.width / image.height
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.LANCZOS)

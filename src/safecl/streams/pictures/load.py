@@ -16,7 +16,9 @@ View: TypeAlias = Literal["plain", "canvas"]
 
 
 class Batch(NamedTuple):
-    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``shapes``: of canvases."""
+    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``shapes``:
+    of canvases.
+    """
 
     indices: list[int]
     pictures: Tensor
@@ -32,15 +34,19 @@ def batches(
     workers: int | None = None,
     pin: bool = False,
 ) -> Iterator[Batch]:
-    """The pictures at ``order``, ``batch_size`` at a time and in that order; ``workers`` threads read ahead.
+    """The pictures at ``order``, ``batch_size`` at a time and in that order; ``workers`` threads
+    read ahead.
 
-    Threads, not processes: decoding and copying release Python's lock, nothing is started or sent between processes
-    each epoch, and the cache is shared. ``workers``: ``readers()`` unless given.
+    Threads, not processes: decoding and copying release Python's lock, nothing is started or sent
+    between processes each epoch, and the cache is shared. ``workers``: ``readers()`` unless given.
     ``pin``: into pinned memory, from which a copy to a GPU overlaps with its work.
     """
     workers = workers or readers()
-    chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
-    pool, waiting = _pool(workers, os.getpid(), getattr(os, "nice", int)(0)), deque[Future[Batch]]()
+    chunks = [
+        [int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)
+    ]
+    pool = _pool(workers, os.getpid(), getattr(os, "nice", int)(0))
+    waiting = deque[Future[Batch]]()
     try:
         for chunk in chunks:
             waiting.append(pool.submit(read, pictures, chunk, view, transform, pin))
@@ -53,7 +59,9 @@ def batches(
             future.cancel()
 
 
-def read(pictures: Pictures, indices: list[int], view: View, transform: Transform, pin: bool = False) -> Batch:
+def read(
+    pictures: Pictures, indices: list[int], view: View, transform: Transform, pin: bool = False
+) -> Batch:
     shapes = None
     if view == "plain":
         found = pictures.plain(indices, transform)
@@ -69,6 +77,7 @@ def readers() -> int:
 
 @cache
 def _pool(workers: int, process: int, priority: int) -> ThreadPoolExecutor:
-    """The same threads for every epoch, session and stream of one process: threads do not survive a fork, and keep the
-    priority of the one that made them."""
+    """The same threads for every epoch, session and stream of one process: threads do not survive a
+    fork, and keep the priority of the one that made them.
+    """
     return ThreadPoolExecutor(workers, thread_name_prefix="pictures")

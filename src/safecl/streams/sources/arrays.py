@@ -1,4 +1,6 @@
-"""Pictures that a program holds: arrays, a list of images, arrays or tensors, a torch or Hugging Face dataset."""
+"""Pictures that a program holds: arrays, a list of images, arrays or tensors, a torch or Hugging
+Face dataset.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -9,7 +11,8 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.check import Rules, collect
+from safecl.lines import warn_omitted
+from safecl.streams.check import Offered, Rules, collect
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.labels import Label
 from safecl.streams.pictures.decode import as_arrays, as_image
@@ -25,37 +28,56 @@ def from_arrays(
     name: str = "arrays",
     **options: Any,
 ) -> Stream:
-    """A stream of ``images`` (N, H, W), (N, H, W, 3) or (N, 3, H, W), uint8 or floats in [0, 1], and ``labels`` (N,).
+    """A stream of ``images`` (N, H, W), (N, H, W, 3) or (N, 3, H, W), and ``labels`` (N,).
 
-    ``test``: another such pair; otherwise ``test_fraction`` (0.2) of every class, drawn with ``split_seed`` (0).
-    ``name``: for tables and folders. ``options``: those two, and protocol, first, step, order, order_seed, held_out, …
+    ``images``: uint8, uint16, or floats in [0, 1]. ``test``: another such pair; otherwise
+    ``test_fraction`` (0.2) of every class, drawn with ``split_seed`` (0). ``name``: for tables and
+    folders. ``options``: those two, and protocol, first, step, order, order_seed, held_out, …
     """
-    return _stream(name, array_pictures(images, labels), None if test is None else array_pictures(*test), options)
+    return _stream(
+        name,
+        array_pictures(images, labels),
+        None if test is None else array_pictures(*test),
+        options,
+    )
 
 
-def from_torch(dataset: Any, test: Any | None = None, *, name: str | None = None, **options: Any) -> Stream:
-    """A stream of a torch ``dataset`` of (picture, label); its ``classes``, where it has them, name the labels.
+def from_torch(
+    dataset: Any, test: Any | None = None, *, name: str | None = None, **options: Any
+) -> Stream:
+    """A stream of a torch ``dataset`` of (picture, label); its ``classes``, where it has them, name
+    the labels.
 
-    It must return the same picture each time: a run reads every picture once to identify its data, and resumes only
-    with the same. So omit random transforms; crops and flips are made during training.
-    ``test``, ``name``, ``options``: as in ``from_arrays``.
+    It must return the same picture each time: a run reads every picture once to identify its data,
+    and resumes only with the same. So omit random transforms; crops and flips are made during
+    training. ``test``, ``name``, ``options``: as in ``from_arrays``.
     """
     held = None if test is None else torch_pictures(test)
     return _stream(name or type(dataset).__name__, torch_pictures(dataset), held, options)
 
 
 def from_hugging_face(
-    dataset: Any, *, image: str | None = None, label: str | None = None, name: str | None = None, **options: Any
+    dataset: Any,
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    name: str | None = None,
+    **options: Any,
 ) -> Stream:
-    """A stream of a Hugging Face ``dataset``: its name on the hub, a folder of it, or the loaded object.
+    """A stream of a Hugging Face ``dataset``: its name on the hub, a folder of it, or the loaded
+    object.
 
-    ``image``, ``label``: the columns, or found by their types. ``name``, ``options``: as in ``from_arrays``.
+    ``image``, ``label``: the columns, or found by their types. ``name``, ``options``: as in
+    ``from_arrays``.
     """
     return make_stream(hugging_face(dataset, image, label, name, **_drawn(options)), **options)
 
 
-def _stream(name: str, train: "Images | ArrayPictures", test: Pictures | None, options: dict[str, Any]) -> Stream:
-    data = collect(name, train, test, classes=getattr(train, "classes", ()), **_drawn(options))
+def _stream(
+    name: str, train: "Images | ArrayPictures", test: Pictures | None, options: dict[str, Any]
+) -> Stream:
+    offered = Offered(name, train, test, classes=getattr(train, "classes", ()))
+    data = collect(offered, **_drawn(options))
     return make_stream(data, **options)
 
 
@@ -67,9 +89,11 @@ def _drawn(options: dict[str, Any]) -> Rules:
 
 @dataclass(eq=False, repr=False)
 class Images(Pictures):
-    """Images, arrays or tensors, each of its own size: each of ``items``, or what it has at ``key``.
+    """Images, arrays or tensors, each of its own size: each of ``items``, or what it has at
+    ``key``.
 
-    ``word``: for an item in messages. Where there is one, ``classes``: in natural order, ``known``: a fingerprint.
+    ``word``: for an item in messages. Where there is one, ``classes``: in natural order, ``known``:
+    a fingerprint.
     """
 
     items: Any
@@ -84,11 +108,16 @@ class Images(Pictures):
     def where(self, index: int) -> str:
         return f"{self.word} {index}"
 
-    def identity(self) -> str | None:
-        return self.known
+    @property
+    def cacheable(self) -> bool:
+        return self.known is not None
 
     def traces(self, indices: Sequence[int]) -> Iterable[bytes]:
-        return super().traces(indices) if self.known is None else (f"{self.known} {i}".encode() for i in indices)
+        return (
+            super().traces(indices)
+            if self.known is None
+            else (f"{self.known} {i}".encode() for i in indices)
+        )
 
     def decode(self, index: int) -> Image.Image:
         item = self.items[int(index)]
@@ -104,7 +133,8 @@ class Images(Pictures):
 def torch_pictures(dataset: Any) -> Images:
     """The pictures of a map-style torch dataset."""
     labels = [plain_label(value, f"item {i}") for i, value in enumerate(targets(dataset))]
-    changed = getattr(dataset, "target_transform", None) is not None  # then they are no numbers of the names
+    # then they are no numbers of the names
+    changed = getattr(dataset, "target_transform", None) is not None
     labels, classes = named(labels, None if changed else getattr(dataset, "classes", None))
     return Images(dataset, labels, key=0, word="item", classes=classes)
 
@@ -117,44 +147,58 @@ def targets(dataset: Any) -> list[Any]:
     for name in ("targets", "labels", "y"):
         found = getattr(dataset, name, None)
         if found is not None and len(found) == len(dataset):
-            return list(map(getattr(dataset, "target_transform", None) or (lambda label: label), found))
+            return list(
+                map(getattr(dataset, "target_transform", None) or (lambda label: label), found)
+            )
     return [dataset[i][1] for i in range(len(dataset))]
 
 
 def hugging_face(
-    name: Any, image: str | None, label: str | None, title: str | None = None, **rules: Unpack[Rules]
+    name: Any,
+    image: str | None,
+    label: str | None,
+    title: str | None = None,
+    **rules: Unpack[Rules],
 ) -> Collection:
     """The pictures of a dataset ``name`` on the hub, or of a loaded one."""
     title = title or (name if isinstance(name, str) else "hugging-face")
     dataset = load_hugging_face(name) if isinstance(name, str) else name
     splits = dict(dataset) if isinstance(dataset, dict) else {"train": dataset}
     if "train" not in splits:
-        raise SafeclError(f"The dataset {title} has no split train; it has: {', '.join(splits)}.")
-    held = next((splits[k] for k in ("test", "validation", "valid", "val") if k in splits), None)
+        raise SafeclError("hub.no-train", title=title, splits=", ".join(splits))
+    own = next((k for k in ("test", "validation", "valid", "val") if k in splits), None)
+    held = None if own is None else splits[own]
+    warn_omitted([k for k in splits if k not in ("train", own)], "split", f"from {title}")
     train = hub_pictures(splits["train"], title, image, label)
     test = None if held is None else hub_pictures(held, title, image, label)
-    return collect(title, train, test, classes=train.classes, **rules)
+    return collect(Offered(title, train, test, classes=train.classes), **rules)
 
 
 def load_hugging_face(name: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise SafeclError("Hugging Face data needs the datasets package: pip install 'safecl[datasets]'.") from None
+        raise SafeclError("hub.datasets.missing") from None
     try:
         return datasets.load_dataset(name)
     except Exception as error:  # the hub, the network and each dataset's own script raise their own
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise SafeclError(f"The Hugging Face dataset {name!r} cannot be loaded: {reason}.") from None
+        raise SafeclError("hub.not-loaded", name=name, reason=reason) from None
 
 
-def hub_pictures(split: Any, title: str = "the dataset", image: str | None = None, label: str | None = None) -> Images:
-    """The pictures of a Hugging Face split, whose features name the classes; its fingerprint changes with its rows."""
+def hub_pictures(
+    split: Any, title: str = "the dataset", image: str | None = None, label: str | None = None
+) -> Images:
+    """The pictures of a Hugging Face split, whose features name the classes; its fingerprint
+    changes with its rows.
+    """
     image = image or column(split, title, "Image", ("image", "img", "picture"))
     label = label or column(split, title, "ClassLabel", ("label", "labels", "fine_label", "class"))
     for given in (image, label):
         if given not in split.features:
-            raise SafeclError(f"The dataset {title} has no column {given!r}; it has: {', '.join(split.features)}.")
+            raise SafeclError(
+                "hub.column.missing", title=title, given=given, columns=", ".join(split.features)
+            )
     labels = [plain_label(value, f"row {i} of {title}") for i, value in enumerate(split[label])]
     known = getattr(split, "_fingerprint", None) and f"{split._fingerprint} {image}"
     labels, classes = named(labels, getattr(split.features[label], "names", None))
@@ -168,10 +212,12 @@ def column(split: Any, title: str, kind: str, usual: Sequence[str]) -> str:
         return str(name)
     what = "image" if kind == "Image" else "label"
     columns = ", ".join(split.features)
-    raise SafeclError(f"The dataset {title} has no usual {what} column; set stream.{what}=NAME, one of: {columns}.")
+    raise SafeclError("hub.column.none", title=title, what=what, columns=columns)
 
 
-def named(labels: list[Label], names: Sequence[str] | None) -> tuple[list[Label], tuple[Label, ...]]:
+def named(
+    labels: list[Label], names: Sequence[str] | None
+) -> tuple[list[Label], tuple[Label, ...]]:
     """The labels by name, and all names, if every label is the number of one."""
     if not names or not all(isinstance(label, int) and 0 <= label < len(names) for label in labels):
         return labels, ()
@@ -181,13 +227,24 @@ def named(labels: list[Label], names: Sequence[str] | None) -> tuple[list[Label]
 def array_pictures(images: Any, labels: Sequence[Any]) -> ArrayPictures:
     array = as_arrays(images.cpu() if isinstance(images, torch.Tensor) else images)
     if len(array) != len(labels):
-        raise SafeclError(f"There are {len(array)} pictures and {len(labels)} labels; give one label per picture.")
-    return ArrayPictures(array, [plain_label(label, f"picture {i}") for i, label in enumerate(labels)])
+        raise SafeclError("pictures.labels.count", pictures=len(array), labels=len(labels))
+    return ArrayPictures(
+        array, [plain_label(label, f"picture {i}") for i, label in enumerate(labels)]
+    )
 
 
 def plain_label(value: Any, name: str) -> Label:
     """The label as a word or a whole number; the types of numpy and torch are unwrapped."""
-    value = value.item() if isinstance(value, np.generic | torch.Tensor) else value
+    size = int(np.prod(np.shape(value)))
+    if np.ndim(value) and size != 1:
+        raise SafeclError("pictures.label.several", name=name, size=size)
+    value = value.item() if isinstance(value, np.generic | np.ndarray | torch.Tensor) else value
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise SafeclError(f"The label of {name} is {value!r}; use words or whole numbers.")
+        whole = isinstance(value, float) and value.is_integer()
+        remedy = (
+            f"give {int(value)}, as labels.astype(int) does"
+            if whole
+            else "use words or whole numbers"
+        )
+        raise SafeclError("pictures.label.type", name=name, value=value, remedy=remedy)
     return value

@@ -1,0 +1,1 @@
+"""Families of networks: what may be read of one, and where something may be put into it."""

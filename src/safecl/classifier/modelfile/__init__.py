@@ -1,0 +1,1 @@
+"""The model file: what it holds, how it is read and written. It decides nothing."""
