@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from safecl.classifier.answers.calibrate import recalled
-from safecl.classifier.answers.export import export_onnx
+from safecl.classifier.answers.export import MAX_DIFFERENCE, export_onnx
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.model import Model
 from safecl.methods.safe import SAFE
@@ -156,6 +156,6 @@ def test_an_exported_file_answers_as_a_model_with_offsets(
         ExportedModel(tmp_path / "m.onnx").explain(images), model.explain(images), strict=True
     ):
         assert ours.label == theirs.label and dict(ours.nearest) == pytest.approx(
-            dict(theirs.nearest), abs=1e-4
+            dict(theirs.nearest), abs=MAX_DIFFERENCE["fp32"]
         )
         assert dict(ours.opinions["fast"]) == pytest.approx(dict(theirs.opinions["fast"]), abs=1e-3)
