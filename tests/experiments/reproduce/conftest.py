@@ -21,7 +21,7 @@ def picture(path: Path, number: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def miniatures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def _miniatures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a few pictures of every dataset of the paper, laid out as ``safecl data
     prepare`` does.
     """
@@ -54,11 +54,16 @@ def miniatures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (cifar / "meta").write_bytes(
         pickle.dumps({"fine_label_names": [f"class {i}" for i in range(CLASSES)]})
     )
-    with pytest.MonkeyPatch.context() as patch:  # whose md5 is not the published one
-        patch.setattr(
-            "torchvision.datasets.cifar.check_integrity", lambda path, md5: Path(path).is_file()
-        )
-        yield root
+    return root
+
+
+@pytest.fixture
+def miniatures(_miniatures: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, for a test that takes its pictures for the published ones, whatever the md5."""
+    monkeypatch.setattr(
+        "torchvision.datasets.cifar.check_integrity", lambda path, md5: Path(path).is_file()
+    )
+    return _miniatures
 
 
 @pytest.fixture
