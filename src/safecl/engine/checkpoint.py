@@ -21,6 +21,7 @@ Copied: TypeAlias = tuple[dict[str, Tensor], dict[str, str], dict[str, int]]
 the matrix's size.
 """
 FORMAT = 1
+LARGE = 2**20  # bytes of a tensor that is worth a thread
 DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -144,7 +145,10 @@ def _bytes(tensor: Tensor) -> Buffer:
 
 def _checksum(bodies: Mapping[str, Buffer]) -> str:
     """Of all bytes, and of which tensor they belong to; large tensors are summed side by side."""
-    names = sorted(bodies)
-    with ThreadPoolExecutor() as pool:
-        sums = dict(zip(names, pool.map(lambda name: zlib.crc32(bodies[name]), names), strict=True))
-    return str(zlib.crc32(json.dumps(sums).encode()))
+    large = [name for name, body in bodies.items() if memoryview(body).nbytes >= LARGE]
+    sums = {name: zlib.crc32(bodies[name]) for name in bodies.keys() - large}
+    if large:
+        with ThreadPoolExecutor() as pool:
+            found = pool.map(lambda name: zlib.crc32(bodies[name]), large)
+            sums.update(zip(large, found, strict=True))
+    return str(zlib.crc32(json.dumps(sums, sort_keys=True).encode()))
