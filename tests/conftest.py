@@ -2,6 +2,7 @@
 pixels.
 """
 
+import gc
 import json
 import os
 import re
@@ -39,6 +40,8 @@ os.environ["OMP_NUM_THREADS"] = "1"  # nor in the processes that tests start
 # bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+gc.freeze()  # what is imported stays: no need to look through it again
+gc.set_threshold(100_000, 20, 20)
 os.fsync = lambda descriptor: None  # nothing written here has to outlive a power cut
 
 

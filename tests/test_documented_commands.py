@@ -435,9 +435,11 @@ def serving(path: Path) -> Iterator[str]:
     desk = Desk(paths, "cpu")
     server = make_server(make_app(desk, Jobs(paths, "cpu", desk.reload), Access()))
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread = threading.Thread(daemon=True, target=server.run, kwargs={"sockets": [listening]})
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(60)
-    torch.set_num_threads(threads)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(60)
+            torch.set_num_threads(threads)

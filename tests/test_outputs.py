@@ -154,7 +154,7 @@ def _elsewhere(work: Callable[[], None]) -> None:
         except BaseException as error:
             found.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(daemon=True, target=run)
     thread.start()
     thread.join()
     if found:

@@ -102,7 +102,9 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def near(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub on this machine, and an empty cache."""
     server = Hub(content)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(
+        daemon=True, target=server.serve_forever, kwargs={"poll_interval": 0.02}
+    )
     thread.start()
     template = server.address + "/{repo_id}/resolve/{revision}/{filename}"
     for name, value in {

@@ -67,7 +67,7 @@ def test_a_call_in_the_middle_of_which_the_model_changes_answers_as_before(
     expected = CALLS[call](model, list(images))
 
     def swap() -> None:  # in another thread, which has finished when the call goes on
-        thread = threading.Thread(target=model.rollback)
+        thread = threading.Thread(daemon=True, target=model.rollback)
         thread.start()
         thread.join()
 
@@ -121,7 +121,7 @@ def test_answers_while_another_thread_learns_are_those_of_the_old_or_of_the_new_
         # which forgets everything, and never leaves a model that knows nothing
         model.fit(*lesson("ab"))
 
-    thread = threading.Thread(target=learn)
+    thread = threading.Thread(daemon=True, target=learn)
     thread.start()
     barrier.wait()
     while thread.is_alive():

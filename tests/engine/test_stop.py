@@ -34,7 +34,7 @@ def test_a_thread_that_may_install_no_handler_is_never_asked() -> None:
         with stoppable() as asked:
             found.append(asked())
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(daemon=True, target=work)
     thread.start()
     thread.join()
     assert found == [False]

@@ -136,21 +136,26 @@ def start(lesson: Any) -> Callable[..., Any]:
         access: Access | None = None,
         make_desk: Any = Desk,
         limits: Limits = LIMITS,
+        niceness: int = 0,  # other tests would starve what is trained behind them
     ) -> Iterator[Service]:
         paths = {"m": path}
         threads = torch.get_num_threads()
         desk = make_desk(paths, "cpu")
-        jobs = Jobs(paths, "cpu", desk.reload)
+        jobs = Jobs(paths, "cpu", desk.reload, niceness)
         server = make_server(make_app(desk, jobs, access or Access(), limits))
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+            thread = threading.Thread(
+                target=server.run, kwargs={"sockets": [listening]}, daemon=True
+            )
             thread.start()
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
-                yield Service(client, path, lesson, desk, jobs)
-            server.should_exit = True
-            thread.join(60)
-        torch.set_num_threads(threads)
+            try:
+                with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+                    yield Service(client, path, lesson, desk, jobs)
+            finally:  # or a test that fails keeps the process of all tests from ending
+                server.should_exit = True
+                thread.join(60)
+                torch.set_num_threads(threads)
 
     return begin
 

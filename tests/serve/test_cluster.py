@@ -56,7 +56,7 @@ def test_two_machines_answer_and_swap_versions_without_a_failed_request(
                 for picture in pictures:
                     found.append(service.ask(picture))
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
+        threads = [threading.Thread(daemon=True, target=ask) for _ in range(4)]
         for thread in threads:
             thread.start()
         before = service.version

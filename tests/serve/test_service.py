@@ -20,6 +20,7 @@ from safecl.classifier.answers.explain import SIDE
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.modelfile.store import ModelFile
 from safecl.errors import SafeclError
+from safecl.serve.jobs import NICENESS
 from tests.conftest import raises
 
 from .conftest import Service, text
@@ -69,7 +70,7 @@ def test_requests_that_arrive_together_are_answered_together(service: Service) -
     def ask(i: int) -> None:
         found[i] = service.ask(pictures[i])["answers"][0]["label"]
 
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(pictures))]
+    threads = [threading.Thread(daemon=True, target=ask, args=(i,)) for i in range(len(pictures))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -139,7 +140,7 @@ def test_it_learns_is_corrected_and_rolled_back_while_it_answers(service: Servic
                 told = {label for label, _ in answer["answers"][0]["nearest"]}
                 wrong.append((answer["version"], told))
 
-    threads = [threading.Thread(target=ask) for _ in range(3)]
+    threads = [threading.Thread(daemon=True, target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
     body = service.taught("x", 6, seed=1) | {"name": "later"}
@@ -216,12 +217,13 @@ def test_training_gives_way_to_answers_and_what_a_person_waits_for_does_not(
                     found |= {
                         os.getpriority(os.PRIO_PROCESS, thread.id) for thread in process.threads()
                     }
+            time.sleep(0.01)
         assert one.ended(posted)["state"] == "done"
         return found
 
-    with start(path) as one:
+    with start(path, niceness=NICENESS) as one:
         assert priorities("correct", one.taught("k", 1, seed=4)) == {usual}, "from the start on"
-        assert priorities("learn", one.taught("uv", 8, seed=4)) == {usual, 15}
+        assert priorities("learn", one.taught("uv", 8, seed=4)) == {usual, NICENESS}
 
 
 def test_a_picture_that_was_never_learned_is_added_by_a_correction(service: Service) -> None:

@@ -241,7 +241,7 @@ def test_orders_of_several_threads_arrive_whole(service: Service) -> None:
     jobs._sending = threading.Lock()
     jobs._process = SimpleNamespace(stdin=there)  # type: ignore[assignment]
     send = lambda name: [jobs._send({"job": name * 30, "i": i}) for i in range(10)]  # noqa: E731
-    threads = [threading.Thread(target=send, args=(name,)) for name in "abc"]
+    threads = [threading.Thread(daemon=True, target=send, args=(name,)) for name in "abc"]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -30,6 +30,7 @@ DIED = (
 LOST = "What was kept of this job is damaged, so it is not done; ask for it again."
 LOOK = 1.0  # seconds between looks at the files
 STOP_SECONDS = 30.0  # for a job to save its place
+NICENESS = 15  # of threads that train, where each has a priority: answers come first
 TOLD = (
     "id",
     "model",
@@ -56,10 +57,15 @@ class Jobs:
     """
 
     def __init__(
-        self, paths: Mapping[str, Path], device: str, changed: Callable[[str], str]
+        self,
+        paths: Mapping[str, Path],
+        device: str,
+        changed: Callable[[str], str],
+        niceness: int = NICENESS,
     ) -> None:
         self.paths = paths
         self.device = device
+        self.niceness = niceness
         self.changed = changed
         self.all: dict[str, dict[str, Any]] = {}
         self._news = threading.Condition()
@@ -286,7 +292,7 @@ class Jobs:
         # A group of its own: Ctrl-C is for the service. In a session of its own priorities would
         # not count (autogroup).
         self._process = subprocess.Popen(
-            own_python("safecl.serve.learner", self.device),
+            own_python("safecl.serve.learner", self.device, str(self.niceness)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

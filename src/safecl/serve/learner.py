@@ -102,8 +102,9 @@ class Learner:
     that decode.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, niceness: int = 0) -> None:
         self.device = device
+        self.niceness = niceness  # of training
         self._loaded: Any = None
         self.last: tuple[Path, ContinualClassifier] | None = None  # as that file holds it
         self._decoders = make_decoders()
@@ -190,7 +191,8 @@ class Learner:
         if job["what"] == "audit":
             return {"result": model.audit().fields(f"{job['model']}.safecl", job["count"])}
         if job["what"] == "learn":
-            return dict(behind(partial(self._lesson, model, pictures, job, shown, stop, answers)))
+            lesson = partial(self._lesson, model, pictures, job, shown, stop, answers)
+            return dict(behind(lesson, self.niceness))
         with shown.phase("Looking at the pictures", len(files)) as phase:
             pictures.looked = phase.advance
             if job["what"] == "correct":
@@ -247,19 +249,19 @@ def make_decoders() -> Decoders:
     return Decoders(min(readers(), 2), MAX_WAITING)
 
 
-def behind(call: Callable[[], Any]) -> Any:
+def behind(call: Callable[[], Any], niceness: int) -> Any:
     """Make a call that gives way to answers, for training: a person waits for anything else."""
 
     def give_way() -> None:
         if sys.platform == "linux":  # where each thread has a priority of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 15)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
     with ThreadPoolExecutor(1, initializer=give_way) as pool:
         # with the locks that this thread holds
         return pool.submit(copy_context().run, call).result()
 
 
-def main(device: str) -> None:
+def main(device: str, niceness: int) -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else prints
     orders = queue.Queue[dict[str, Any]]()
@@ -286,7 +288,7 @@ def main(device: str) -> None:
 
     threading.Thread(target=hear, daemon=True).start()
     torch.set_num_threads(readers())
-    learner = Learner(device)
+    learner = Learner(device, niceness)
     while True:
         if "warm" in (job := orders.get()):
             learner.warm(Path(job["warm"]))
@@ -312,4 +314,4 @@ def main(device: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -161,7 +161,7 @@ def test_threads_share_one_open_file_which_is_closed_when_nobody_needs_it(home: 
     def read(file: ModelFile) -> None:
         found.extend([file.raw(name) for name in file.sizes] == wanted for _ in range(20))
 
-    threads = [threading.Thread(target=read, args=(file,)) for _ in range(4)]
+    threads = [threading.Thread(daemon=True, target=read, args=(file,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

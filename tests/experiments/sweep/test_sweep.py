@@ -69,7 +69,7 @@ def killer(folder: Path) -> Iterator[list[int]]:
                 os.kill(killed[0], signal.SIGKILL)
                 return
 
-    thread = threading.Thread(target=watch)
+    thread = threading.Thread(daemon=True, target=watch)
     thread.start()
     yield killed
     over.set()

@@ -183,7 +183,8 @@ def test_threads_decode_at_the_same_time_unless_pillows_limit_is_in_the_way(
     monkeypatch.setattr(reader, "load", meeting)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000 if lowered else 10**6)
     threads = [
-        threading.Thread(target=lambda: found.append(decode(data, "x").size)) for _ in range(2)
+        threading.Thread(daemon=True, target=lambda: found.append(decode(data, "x").size))
+        for _ in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -257,7 +258,7 @@ def test_threads_wait_for_the_memory_that_others_have_taken() -> None:
             inside.set()
 
     with room.taken(30), room.taken(70):
-        thread = threading.Thread(target=enter)
+        thread = threading.Thread(daemon=True, target=enter)
         thread.start()
         assert not inside.wait(0.05)
     assert inside.wait(10)
@@ -273,7 +274,9 @@ def test_who_needs_much_memory_is_not_overtaken_by_those_who_need_little() -> No
         with room.taken(count):
             came.append(count)
 
-    threads = [threading.Thread(target=enter, args=(count,)) for count in (100, 10, 20)]
+    threads = [
+        threading.Thread(daemon=True, target=enter, args=(count,)) for count in (100, 10, 20)
+    ]
     with room.taken(30):
         for thread in threads:
             thread.start()
@@ -287,7 +290,7 @@ def test_a_picture_is_decoded_when_there_is_room_for_it() -> None:
     data = encoded(gradient(), "PNG")
     found = []
     with ROOM.taken(MAX_BYTES):
-        thread = threading.Thread(target=lambda: found.append(decode(data, "x").size))
+        thread = threading.Thread(daemon=True, target=lambda: found.append(decode(data, "x").size))
         thread.start()
         thread.join(0.05)
         assert not found

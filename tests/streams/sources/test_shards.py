@@ -371,7 +371,7 @@ def test_threads_and_forks_share_one_open_file_per_shard(class_folder, tmp_path:
         order = np.random.default_rng(seed).permutation(40)
         wrong.extend(i for i in order if pictures.digest(i) != expected[i])
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(daemon=True, target=read, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     child = os.fork()
