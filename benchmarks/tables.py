@@ -898,6 +898,63 @@ def frozen_scores() -> list[str]:
     return table
 
 
+LAST = tuple(f"{weight} 1 1" for weight in (1, 2, 4, 8))
+TODAY = ("one", "one+", "three", "three+")
+# what a ridge head reads, what it is chosen from, and by what
+READ: dict[str, tuple[Iterable[str], str]] = {
+    "today: one or three, with patches or not, by the first session": (TODAY, "first"),
+    "the same, by all sessions": (TODAY, "evidence"),
+    "one block": (("one",), ""),
+    "seven apart, an equal share of M each": (("even 1 1 1",), ""),
+    "one or that, by the first session": (("one", "even 1 1 1"), "first"),
+    "one or that, by all sessions: two Gram matrices": (("one", "even 1 1 1"), "evidence"),
+    "`blocks=apart`: seven, M / 3 for the last one, its weight by all sessions": (
+        [f"third {weights}" for weights in LAST],
+        "held",
+    ),
+    "M / 2 for the last one": ([f"half {weights}" for weights in LAST], "held"),
+    "M / 2, and 1.2 M": ([f"half 1.2 {weights}" for weights in LAST], "held"),
+    "M / 3, and 1.2 M": ([f"third 1.2 {weights}" for weights in LAST], "held"),
+    "four blocks apart, M / 2": ([f"four {weights}" for weights in LAST], "held"),
+    "two heads of 0.7 M, one block and seven: mean": (("both 0.7",), ""),
+    "two heads of 0.86 M: mean": (("both 0.86",), ""),
+}
+
+
+def blocks() -> list[str]:
+    """What a ridge head reads of a frozen backbone: final accuracy, then by how much others
+    differ.
+    """
+    found = lines("blocks_cpu.jsonl")
+    names = {"micro": "embedded", "vit_tiny": "ViT-Tiny/16", "reg4_b": "`reg4_b`"}
+    keys = sorted({(run["backbone"], run["data"]) for run in found})
+    titles = [f"{data}, {names[backbone]}" for backbone, data in keys]
+    table = head("reads", *titles, "mean", "standard error")
+    first: list[float] = []
+    for name, (options, by) in READ.items():
+        best = [
+            run["found"][min(options, key=lambda one: run["found"][one][by] if by else 0)]
+            for run in found
+        ]
+        said = [one["accuracy"] for one in best]
+        plain = not first
+        first = first or said
+        less = said if plain else [a - b for a, b in zip(said, first, strict=True)]
+        cells = [
+            mean(x for x, run in zip(less, found, strict=True) if key == of_cell(run))
+            for key in keys
+        ]
+        every = [*cells, mean(cells)]
+        error = stdev(less) / len(less) ** 0.5
+        shown = [*every, ""] if plain else [*map(signed, every), error]
+        table.append(row(name, *shown))
+    return table
+
+
+def of_cell(run: Run) -> tuple[str, str]:
+    return run["backbone"], run["data"]
+
+
 def sets() -> list[str]:
     """Sets of classes beside those of softmax, on the same models."""
     found = lines("frozen_cpu.jsonl")
@@ -979,6 +1036,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         trust,
         strangers,
         frozen_scores,
+        blocks,
         sets,
         audit,
         architectures,

@@ -29,6 +29,7 @@ TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
 PLAIN: dict[str, Any] = {"layers": 1, "patches": False, "mirror": False}
 RIDGE = RidgeSettings(size=40, **PLAIN)
 READING_MORE = RidgeSettings(size=40, patches=True, mirror=True)
+APART = RidgeSettings(size=40, blocks="apart")
 ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute", **PLAIN)
 
 # Every method, some with switches, and SAFE with its switches on other sides than the default,
@@ -43,6 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "ridge": READING_MORE.model_copy(update={"project": False}),
     },
     "safe that reads more": {"name": "safe", "ridge": READING_MORE},
+    "safe that reads blocks apart": {"name": "safe", "ridge": APART},
     **{
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {
             "name": "safe",

@@ -251,7 +251,7 @@ def test_what_is_kept_does_not_grow_with_the_number_of_pictures(
     settings = dict(class_story.settings)
     read = class_story.states[1].get("ridge_slow.chosen")
     if read is not None:  # fewer pictures may ask for less of each
-        layers, patches, mirror = read.tolist()
+        layers, patches, mirror, *_ = read.tolist()
         own = settings.get("ridge", tools.ridge)
         settings["ridge"] = own.model_copy(
             update={"layers": layers, "patches": bool(patches), "mirror": bool(mirror)}

@@ -1,8 +1,8 @@
-"""The evidence from which β is chosen: errors of ridge regressions on pictures that are held out,
-or left out in turn, for every β of a grid.
+"""The evidence from which β is chosen, and how much each block counts: errors of ridge regressions
+on pictures that are held out, or left out in turn, for every β of a grid.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -11,12 +11,14 @@ from torch import Tensor
 
 from safecl.heads.gram import CHUNK, Statistics
 from safecl.heads.random_features import RandomFeatures
-from safecl.heads.settings import RidgeSettings
+from safecl.heads.reading import Reading
+from safecl.heads.settings import RidgeSettings, weightings
 from safecl.heads.solve import smallest_beta, solve
 from safecl.heads.tensors import check_finite, precise
 from safecl.randomness import generator
 
 MAX_EVIDENCE_PICTURES = 2048  # of a session, where those of all sessions choose β
+MAX_WEIGHING_PICTURES = 1024  # where the weights of blocks are chosen with β
 MAX_DUAL_PICTURES = 4096  # up to which β is chosen in the dual form: time n³, memory n²
 MAX_LEFT_OUT_PICTURES = 2048  # in leave-one-out errors
 # squared error per held-out picture that a tenth of β must save: any β tells one or two classes
@@ -39,9 +41,11 @@ def evidence(
     settings: RidgeSettings, random_features: RandomFeatures, features: Tensor, targets: Tensor
 ) -> Tensor | None:
     """What a session's features (N, v · d) and class indices (N,) say of every β, the less the
-    better: (B,); None where there are too few.
+    better: (B,), or of every weighting and β (W · B,); None where there are too few.
     """
-    order = _shuffled(len(features), _most(settings), random_features.seed, "beta")
+    apart = random_features.apart
+    most = MAX_WEIGHING_PICTURES if apart else _most(settings)
+    order = _shuffled(len(features), most, random_features.seed, "beta")
     order = order.to(features.device)
     if not len(order) // 5:
         return None
@@ -50,12 +54,39 @@ def evidence(
     # By the first view alone: with two that are much alike, a few classes ask for less β than all
     # do.
     first = features[order, : random_features.width]
-    errors = held_out_errors(settings, random_features, first, numbers)
+    if apart:
+        kernels = in_own_units(random_features.kernels(first))
+        fitted = 4 * len(order) // 5
+        one_hot = F.one_hot(numbers)
+        rows = [
+            dual_errors(kernel, one_hot, fitted, betas)
+            for kernel, betas in _weighed(settings, random_features.reading, kernels)
+        ]
+        errors = torch.stack(rows)
+    else:
+        errors = held_out_errors(settings, random_features, first, numbers)
     if settings.evidence == "all":
         held_out = len(order) - 4 * len(order) // 5
         saved = torch.from_numpy(np.log10(settings.betas)).to(errors)
         errors = errors - PRICE * held_out * saved
-    return errors
+    return errors.flatten()
+
+
+def in_own_units(kernels: Tensor) -> Tensor:
+    """Kernels (p, n, n), each divided by its mean squared norm."""
+    units = kernels.diagonal(dim1=1, dim2=2).mean(dim=1)
+    check_finite(units)
+    return kernels / torch.where(units > 0, units, 1)[:, None, None]
+
+
+def _weighed(
+    settings: RidgeSettings, reading: Reading, kernels: Tensor
+) -> Iterator[tuple[Tensor, list[float]]]:
+    """For every weighting, the sum of the kernels (p, n, n) so weighed, and the grid there."""
+    for weights in weightings(reading):
+        squares = torch.tensor(weights).to(kernels).square()
+        total = float(squares.sum())
+        yield torch.tensordot(squares, kernels, dims=1), [total * one for one in settings.betas]
 
 
 def held_out_errors(
@@ -95,7 +126,10 @@ def leave_one_out(
     order = _shuffled(len(features), most, random_features.seed, "leave-one-out")
     order = order.to(features.device)
     numbers = torch.unique(targets[order], return_inverse=True)[1].repeat_interleave(views)
-    kernel = random_features.kernel(features[order])
+    if random_features.apart:  # equally weighed: what is asked is which network, or which views
+        kernel = in_own_units(random_features.kernels(features[order])).sum(dim=0)
+    else:
+        kernel = random_features.kernel(features[order])
     betas = _own_grid(settings, kernel, views)
     errors = leave_one_out_errors(kernel, F.one_hot(numbers), betas, views)
     return errors[int(errors.mean(dim=1).argmin())]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.heads.gram import Statistics
-from safecl.heads.solve import solve, whitened
+from safecl.heads.solve import Beta, solve, whitened
 from safecl.heads.tensors import precise
 
 MIN_JUDGING_PICTURES = 10  # below which nothing is decided
@@ -87,7 +87,8 @@ def judges(targets: Tensor, most: int) -> Tensor:
 def ridge_logits(
     statistics: Statistics,
     weight: Tensor,
-    beta: float,
+    beta: Beta,
+    unit: Beta,
     projected: Tensor,
     views: int,
     left_out: LeftOut,
@@ -97,7 +98,7 @@ def ridge_logits(
 
     With A = G + βI, rows H of a group in G, its P = X A⁻¹ Hᵀ and K = H A⁻¹ Hᵀ: z + P (I − K)⁻¹ (H
     A⁻¹ W̃ − Y). ``rows``: H of all groups where it is not what is asked about; ``weight``:
-    A⁻¹ W̃; ``views``: v. As exact as G is, for a β of ``MIN_LEFT_OUT_BETA`` or more.
+    A⁻¹ W̃; ``views``: v; ``unit``: of β. As exact as G is, for a β of ``MIN_LEFT_OUT_BETA`` or more.
     """
     root = views**-0.5  # a row of G counts 1 / v
     h = root * (projected if rows is None else rows)
@@ -107,8 +108,8 @@ def ridge_logits(
     y = root * y.to(x)
     if len(x) == int(statistics.count):
         return _dual_logits(x, h, y, groups, beta)
-    if beta < MIN_LEFT_OUT_BETA * statistics.unit:
-        beta = MIN_LEFT_OUT_BETA * statistics.unit
+    if _less(beta, MIN_LEFT_OUT_BETA * unit):
+        beta = MIN_LEFT_OUT_BETA * unit
         weight = solve(statistics.gram, statistics.sums, beta)
     # In float64: where a picture is nearly all that is known of itself, I − K is small.
     v = precise(whitened(statistics.gram, h, beta).T).contiguous()
@@ -125,8 +126,20 @@ def ridge_logits(
     return z.to(x)
 
 
+def _less(one: Beta, other: Beta) -> bool:
+    """Of a β and another in the same units."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return bool((one < other).any())
+    return bool(one < other)
+
+
 def harm(
-    statistics: Statistics, beta: float, projected: Tensor, views: int, targets: Tensor
+    statistics: Statistics,
+    beta: Beta,
+    unit: Beta,
+    projected: Tensor,
+    views: int,
+    targets: Tensor,
 ) -> Tensor:
     """By how much the squared leave-one-out errors of all others together are less without each of
     N learned pictures: (N,), in float64.
@@ -135,7 +148,8 @@ def harm(
     H, K = H A⁻¹ Hᵀ and residuals R = Y − H A⁻¹ W̃, picture j errs by (I − Kⱼⱼ)⁻¹ Rⱼ when it is left
     out. Without i, K becomes K + K·ᵢ (I − Kᵢᵢ)⁻¹ Kᵢ·, and R becomes R + K·ᵢ (I − Kᵢᵢ)⁻¹ Rᵢ.
     """
-    beta = max(beta, MIN_LEFT_OUT_BETA * statistics.unit)
+    least = MIN_LEFT_OUT_BETA * unit
+    beta = least if _less(beta, least) else beta
     root = views**-0.5  # a row of G counts 1 / v
     rows = root * projected
     weight = precise(solve(statistics.gram, statistics.sums, beta))
@@ -170,13 +184,18 @@ def _errors(rest: Tensor, residual: Tensor) -> Tensor:
     return found[:, 0].square().sum(dim=1)
 
 
-def _dual_logits(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
+def _dual_logits(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: Beta) -> Tensor:
     """Logits (N, C) of x (N, M) by ridge regression on h (N · v, M) and y (N · v, C), without those
     of the same group.
 
     Rows v · i and those behind it are of picture i; ``groups``: (N · v,). In float64, by the
     kernel: precise for any β.
     """
+    if isinstance(beta, Tensor):  # in units in which every β is 1
+        scale = beta.double().rsqrt()
+        x = x.double() * scale
+        h = h.double() * scale
+        beta = 1.0
     rows = h.double().cpu()
     groups = groups.cpu()
     views = len(h) // len(x)

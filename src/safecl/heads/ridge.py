@@ -11,19 +11,24 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from safecl.errors import SafeclError
 from safecl.heads import choose_beta
 from safecl.heads.gram import CHUNK, Statistics, require_memory
 from safecl.heads.left_out import LeftOut, harm, ridge_logits
 from safecl.heads.protocol import Kind, PerClass
 from safecl.heads.random_features import RandomFeatures
 from safecl.heads.reading import Reading, Widths, widths_of
-from safecl.heads.settings import RidgeSettings
-from safecl.heads.solve import solve
+from safecl.heads.settings import RidgeSettings, weightings
+from safecl.heads.solve import Beta, solve
 from safecl.heads.tensors import check_finite
 
 
 class RidgeHead(PerClass):
     """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
+
+    Where blocks are read apart, each has a β of its own: that of all, in units of the block's mean
+    squared norm, over the square of its weight. That is the same as blocks of equal norm times
+    their weights, but the sums know no weights, so that these can change after any session.
 
     Without ``project`` in the settings h = φ(x), and M = d. ``kept``: the statistics are part of
     the state; false where they are computed from something else that is. The weights follow from
@@ -36,8 +41,8 @@ class RidgeHead(PerClass):
     dim = 1
     by_difference: ClassVar[tuple[str, ...]] = ("errors",)
     weight: Tensor
-    errors: Tensor  # (B,), the evidence against each β
-    chosen: Tensor  # the reading, as numbers
+    errors: Tensor  # (B,) or (W · B,), the evidence against each β, of each weighting of blocks
+    chosen: Tensor  # the reading, as numbers; and how blocks are weighed that are read apart
 
     @property
     def kind(self) -> Kind:  # type: ignore[override]
@@ -73,12 +78,18 @@ class RidgeHead(PerClass):
         """d of one view."""
         return self.project.width
 
-    def read(self, reading: Reading, drawn: Tensor | None = None) -> None:
+    def read(
+        self, reading: Reading, drawn: Tensor | None = None, apart: bool | None = None
+    ) -> None:
         """Read this of every picture from now on, by a projection that is ``drawn``; nothing has
-        been added yet.
+        been added yet. ``apart``: with a projection for each block; None: as is set.
         """
-        self.project.read(reading, drawn)
-        self.chosen = torch.tensor(reading).to(self.chosen)
+        if apart is None:
+            apart = self.settings.apart and reading.blocks > 1
+        self.project.read(reading, drawn, apart)
+        self.chosen = torch.tensor([*reading, *([0] if apart else [])]).to(self.chosen)
+        rows = len(weightings(reading)) if apart else 1
+        self.errors = self.errors.new_zeros(rows * len(self.settings.betas))
         size = self.project.size
         if size != len(self.weight):
             self.statistics.size = size
@@ -106,7 +117,7 @@ class RidgeHead(PerClass):
         views = features.shape[1] // self.width
         projected = self.project(features)
         return ridge_logits(
-            self.statistics, self.weight, self.beta, projected, views, left_out, rows
+            self.statistics, self.weight, self.beta, self.unit, projected, views, left_out, rows
         )
 
     def harm(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -114,7 +125,8 @@ class RidgeHead(PerClass):
         ``left_out.harm``.
         """
         views = features.shape[1] // self.width
-        return harm(self.statistics, self.beta, self.project(features), views, targets)
+        rows = self.project(features)
+        return harm(self.statistics, self.beta, self.unit, rows, views, targets)
 
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, v · d) and class indices (N,) to the evidence for β, and to
@@ -148,8 +160,15 @@ class RidgeHead(PerClass):
         elif latest and now is not None:
             self.errors = now
 
-    def solve(self) -> None:
-        """Make the weights (M, C) from the statistics."""
+    def solve(self, weighting: int | None = None) -> None:
+        """Make the weights (M, C) from the statistics, with blocks that are read apart weighed so;
+        None: as the evidence asks for.
+        """
+        if self.project.apart:
+            best = int(self.errors.argmin()) if self.errors.any() else 0
+            asked = best // len(self.settings.betas)
+            number = asked if weighting is None else weighting
+            self.chosen = torch.tensor([*self.reading, number]).to(self.chosen)
         rank = self.reading.views * int(self.statistics.count)
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta, rank)
 
@@ -172,17 +191,52 @@ class RidgeHead(PerClass):
         """Take over the evidence for β that ``now`` has collected since it was ``before``; see
         ``Statistics.merge``.
         """
-        self.errors = (
-            self.errors + now.errors - before.errors
-            if self.settings.evidence == "all"
-            else now.errors
-        )
+        if (self.reading, self.project.apart) != (now.reading, now.project.apart):
+            raise SafeclError("merge.differ", what="what their heads read")
+        if self.settings.evidence != "all":
+            self.errors = now.errors
+            return
+        new = now.errors
+        if before.reading == now.reading:  # otherwise nothing had been learned
+            new = new - before.errors
+        self.errors = self.errors + new
 
     @property
-    def beta(self) -> float:
+    def weighting(self) -> int:
+        """The number of that of blocks; 0 where they are read together."""
+        return int(self.chosen[3:].sum())
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """How much each block counts that is read apart."""
+        return weightings(self.reading)[self.weighting]
+
+    @property
+    def unit(self) -> float | Tensor:
+        """Of β, where it is relative: the mean squared norm of a projected feature; or what it is
+        for each of them (M,), by its block.
+        """
+        if not self.project.apart:
+            return self.statistics.unit
+        sizes = torch.tensor(self.project.sizes).to(self.chosen)
+        parts = torch.split(self.statistics.gram.diagonal(), self.project.sizes)
+        squares = torch.stack([part.sum() for part in parts])
+        squares = squares / self.statistics.count.clamp(min=1)
+        weights = torch.tensor(self.weights).to(squares).square()
+        each = torch.where(squares > 0, squares, 1) * weights.sum() / weights
+        return each.repeat_interleave(sizes)
+
+    @property
+    def beta(self) -> Beta:
         """The value with the least evidence against it; the middle of the grid without any."""
-        best = int(self.errors.argmin()) if self.errors.any() else len(self.errors) // 2
-        return choose_beta.grid(self.settings, self.statistics.unit)[best]
+        count = len(self.settings.betas)
+        errors = self.errors.reshape(-1, count)[self.weighting]
+        best = int(errors.argmin()) if errors.any() else count // 2
+        if not self.project.apart:
+            return choose_beta.grid(self.settings, self.statistics.unit)[best]
+        # as ``smallest_beta``, in relative units
+        least = torch.finfo(self.statistics.gram.dtype).eps * int(self.statistics.count)
+        return max(self.settings.betas[best], least) * self.unit
 
     def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error on each of the features (N, v · d) of a head fitted on all the others, at
@@ -193,6 +247,6 @@ class RidgeHead(PerClass):
     def _load_from_state_dict(
         self, state_dict: dict[str, Tensor], prefix: str, *args: object
     ) -> None:
-        found = state_dict[prefix + "chosen"]
-        self.read(Reading(int(found[0]), bool(found[1]), bool(found[2])))
+        layers, patches, mirror, *weighting = state_dict[prefix + "chosen"].tolist()
+        self.read(Reading(layers, bool(patches), bool(mirror)), apart=bool(weighting))
         super()._load_from_state_dict(state_dict, prefix, *args)

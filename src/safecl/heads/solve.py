@@ -1,5 +1,6 @@
 """(G + βI)⁻¹ W̃ as float64 has it, to the rounding of the weights to the precision of G, with half
-a matrix and a few thin ones beside G.
+a matrix and a few thin ones beside G. β is one number, or one for each random feature (M,): then βI
+is the diagonal matrix of these.
 
 A Cholesky factor in the precision of G, or where it is of few pictures some columns, precondition
 conjugate gradients.
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 from weakref import ref
 
 import torch
@@ -26,6 +28,7 @@ MAX_PART = 0.15  # of the columns, up to which they are quicker than a factor
 
 MAX_UPDATES = 64  # rows added to G, up to which an old factor serves
 
+Beta: TypeAlias = float | Tensor
 # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
 Factor = list[Tensor]
 Inverse = Callable[[Tensor], Tensor]  # of nearly G + βI, times R (M, C) in the precision of G
@@ -68,7 +71,7 @@ class Kept:
     """
 
     room: int | None = None  # bytes to spare; None: what is free on the device
-    factors: list[tuple[ref[Tensor], int, float, Factor]] = field(default_factory=list)
+    factors: list[tuple[ref[Tensor], int, Beta, Factor]] = field(default_factory=list)
     near: list[tuple[ref[Tensor], Updated]] = field(default_factory=list)
 
     def of(self, gram: Tensor) -> Updated | None:
@@ -82,17 +85,23 @@ class Kept:
         """What the matrix is nearly, as somebody has said."""
         return next((known for own, known in self.near if own() is gram), None)
 
-    def find(self, gram: Tensor, beta: float) -> Factor | None:
+    def find(self, gram: Tensor, beta: Beta) -> Factor | None:
         for of, version, own, factor in self.factors:
             # in-place changes are counted in the version
-            if of() is gram and (version, own) == (gram._version, beta):
+            if of() is gram and version == gram._version and _same(own, beta):
                 return factor
         return None
 
-    def keep(self, gram: Tensor, beta: float, factor: Factor) -> None:
+    def keep(self, gram: Tensor, beta: Beta, factor: Factor) -> None:
         room = free_memory(gram.device) if self.room is None else self.room
         if 4 * gram.nbytes < room:
             self.factors.append((ref(gram), gram._version, beta, factor))
+
+
+def _same(one: Beta, other: Beta) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return not isinstance(one, Tensor) and not isinstance(other, Tensor) and one == other
 
 
 _kept: ContextVar[Kept | None] = ContextVar("kept", default=None)
@@ -114,18 +123,19 @@ def factors_kept(room: int | None = None) -> Iterator[Kept]:
 def solve(
     gram: Tensor,
     sums: Tensor,
-    beta: float,
+    beta: Beta,
     pictures: int | None = None,
-    factor: Callable[[Tensor, float], Factor | None] | None = None,
+    factor: Callable[[Tensor, Beta], Factor | None] | None = None,
 ) -> Tensor:
     """(G + βI)⁻¹ W̃ for G (M, M) of ``pictures``, and W̃ (M, C): (M, C).
 
-    A β below ``smallest_beta`` is raised to it. ``factor``: gives the lower factor of G + βI, or
+    One β below ``smallest_beta`` is raised to it. ``factor``: gives the lower factor of G + βI, or
     None where it is singular to working precision; ``factored`` if none is given.
     """
     if gram.device.type == "mps":  # has no float64
+        beta = beta.cpu() if isinstance(beta, Tensor) else beta
         return solve(gram.cpu(), sums.cpu(), beta, pictures, factor).to(gram.device)
-    beta = max(beta, smallest_beta(gram))
+    beta = _raised(gram, beta)
     parts = torch.split(sums, CLASSES, dim=1)
     kept = _kept.get()
     known = None if kept is None else kept.nearly(gram)
@@ -144,10 +154,12 @@ def solve(
     return torch.cat([_refined(gram, near, part, beta) for part in parts], dim=1)  # type: ignore[misc]
 
 
-def _low_rank(gram: Tensor, columns: int, beta: float) -> Inverse | None:
+def _low_rank(gram: Tensor, columns: int, beta: Beta) -> Inverse | None:
     """The inverse of C Q⁻¹ Cᵀ + βI, with C (M, n) the first columns of G, Q (n, n) their top: that
     of a G of rank n.
     """
+    if isinstance(beta, Tensor):
+        return _low_rank_each(gram, columns, beta)
     c = gram[:, :columns].double()
     unit = torch.eye(columns).to(gram.device).double()
     top, failed = torch.linalg.cholesky_ex(
@@ -162,13 +174,38 @@ def _low_rank(gram: Tensor, columns: int, beta: float) -> Inverse | None:
     ).to(r)
 
 
-def whitened(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
+def _low_rank_each(gram: Tensor, columns: int, beta: Tensor) -> Inverse | None:
+    """As ``_low_rank``, in units in which every β is 1; columns from everywhere, as the first ones
+    may read one block alone.
+    """
+    scale = beta.double().rsqrt()
+    some = torch.linspace(0, len(gram) - 1, columns, device=gram.device).round().long()
+    c = scale[:, None] * gram[:, some].double() * scale[some]
+    unit = torch.eye(columns).to(c)
+    noise = torch.finfo(gram.dtype).eps * c[some].diagonal().sum()
+    top, failed = torch.linalg.cholesky_ex(c[some] + noise * unit)
+    root = torch.linalg.solve_triangular(top.mT, c, upper=True, left=False)
+    inner, worse = torch.linalg.cholesky_ex(root.T @ root + unit)
+    if failed or worse:
+        return None
+
+    def inverse(right: Tensor) -> Tensor:
+        scaled = scale[:, None] * right.double()
+        rest = scaled - root @ torch.cholesky_solve(root.T @ scaled, inner)
+        found: Tensor = (scale[:, None] * rest).to(right)
+        return found
+
+    return inverse
+
+
+def whitened(gram: Tensor, rows: Tensor, beta: Beta) -> Tensor:
     """L⁻¹ hᵀ of rows h (n, M), with L Lᵀ = G + βI: (M, n). Inner products of its columns are hᵀ (G
     + βI)⁻¹ h.
     """
     if gram.device.type == "mps":
+        beta = beta.cpu() if isinstance(beta, Tensor) else beta
         return whitened(gram.cpu(), rows.cpu(), beta).to(gram.device)
-    factor = _factor(gram, max(beta, smallest_beta(gram)), factored)
+    factor = _factor(gram, _raised(gram, beta), factored)
     return _forward(factor, rows.T.to(gram.dtype, copy=True))
 
 
@@ -178,8 +215,13 @@ def smallest_beta(gram: Tensor) -> float:
     return max(finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
 
 
+def _raised(gram: Tensor, beta: Beta) -> Beta:
+    """What can be told from the rounding noise of G."""
+    return beta if isinstance(beta, Tensor) else max(beta, smallest_beta(gram))
+
+
 def _refined(
-    gram: Tensor, inverse: Inverse, sums: Tensor, beta: float, most: int | None = None
+    gram: Tensor, inverse: Inverse, sums: Tensor, beta: Beta, most: int | None = None
 ) -> Tensor | None:
     """Conjugate gradients for (G + βI) W = W̃, preconditioned with nearly the inverse, until what is
     missing of W is less than its rounding; None: not in ``most`` steps.
@@ -214,7 +256,7 @@ def _refined(
     return None if most else weight.to(gram.dtype)
 
 
-def _factor(gram: Tensor, beta: float, make: Callable[[Tensor, float], Factor | None]) -> Factor:
+def _factor(gram: Tensor, beta: Beta, make: Callable[[Tensor, Beta], Factor | None]) -> Factor:
     """The lower Cholesky factor of G + βI, with β raised where that is singular to working
     precision.
     """
@@ -223,14 +265,14 @@ def _factor(gram: Tensor, beta: float, make: Callable[[Tensor, float], Factor | 
         return found
     raised = beta
     while (factor := make(gram, raised)) is None:
-        assert math.isfinite(raised)
-        raised *= 10
+        assert math.isfinite(float(torch.as_tensor(raised).max()))
+        raised = 10 * raised
     if kept is not None:
         kept.keep(gram, beta, factor)
     return factor
 
 
-def factored(gram: Tensor, beta: float) -> Factor | None:
+def factored(gram: Tensor, beta: Beta) -> Factor | None:
     """The lower factor of G + βI, if there is one, without the whole copy of G that LAPACK
     needs.
     """
@@ -238,7 +280,8 @@ def factored(gram: Tensor, beta: float) -> Factor | None:
     for start in range(0, len(gram), COLUMNS):
         block = gram[start:, start : start + COLUMNS].clone()
         wide = block.shape[1]
-        block.diagonal().add_(beta)
+        here = slice(start, start + wide)
+        block.diagonal().add_(beta[here] if isinstance(beta, Tensor) else beta)
         for i, left in enumerate(blocks):
             rows = left[start - i * COLUMNS :]
             # a transposed view takes BLAS 1.6 times as long
@@ -277,9 +320,9 @@ def _substitute(factor: Factor, right: Tensor) -> Tensor:
     return right
 
 
-def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
+def _times(gram: Tensor, weight: Tensor, beta: Beta) -> Tensor:
     """(G + βI) W in float64, without a float64 copy of G."""
-    product = beta * weight
+    product = (beta.double()[:, None] if isinstance(beta, Tensor) else beta) * weight
     for start in range(0, len(gram), COLUMNS):
         here = slice(start, start + COLUMNS)
         product[here].addmm_(gram[here].double(), weight)

@@ -219,7 +219,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "memory"), CASES)
+APART = {"method.ridge": {**BETAS["method.ridge"], "patches": True, "blocks": "apart"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory"), [*CASES, pytest.param("safe apart", "features", id="safe apart-features")]
+)
 def test_correcting_labels_equals_never_having_made_the_mistakes(
     kind: str, memory: str, new_model: New, lesson: Lesson, tmp_path: Path
 ) -> None:
@@ -227,7 +232,7 @@ def test_correcting_labels_equals_never_having_made_the_mistakes(
     leave.
     """
     name = kind.partition(" ")[0]
-    own = METHODS[kind]
+    own = APART if kind == "safe apart" else METHODS[kind]
     settings = ({} if name in ("simplecil", "aper") else BETAS) | own
     if name == "safe":  # how much of a tuning is kept depends on the number of pictures
         settings = {"beyond": 0, **settings}

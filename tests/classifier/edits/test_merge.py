@@ -28,14 +28,18 @@ def state_of(model: ContinualClassifier) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(("memory", "keep"), [("statistics", 3), ("features", 0)])
 @pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("blocks", ["together", "apart"])
 def test_pictures_that_both_models_have_learned_are_added_once(
-    begun: bool, memory: str, keep: int, new_model: New, lesson: Lesson
+    blocks: str, begun: bool, memory: str, keep: int, new_model: New, lesson: Lesson
 ) -> None:
     """All of a session, and some of another; as many classes, counts and sums as of one model that
     learned them in turn.
     """
     common, more = lesson("de", 6, seed=1), lesson("f", 6, seed=2)
-    models = [new_model("ranpac", pet="none", memory=memory, keep=keep) for _ in range(2)]
+    given: dict[str, Any] = {"pet": "none", "memory": memory, "keep": keep}
+    ridge = {"size": 60, "betas": (0.01, 0.1), "layers": 2, "patches": True, "mirror": True}
+    given["settings"] = {"method.ridge": {**ridge, "blocks": blocks}}
+    models = [new_model("ranpac", **given) for _ in range(2)]
     if begun:
         models[0].learn(*lesson("abc", 6))
         models = [*parted(models[0])]
@@ -46,7 +50,7 @@ def test_pictures_that_both_models_have_learned_are_added_once(
     other.learn(*common)
     other.learn(*more)
     if whole is None:
-        whole = new_model("ranpac", pet="none", memory=memory, keep=keep)
+        whole = new_model("ranpac", **given)
     whole.learn(*common)
     whole.learn(more[0][:4], more[1][:4])
     whole.learn(more[0][4:], more[1][4:])

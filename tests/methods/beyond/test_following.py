@@ -338,3 +338,6 @@ def test_a_picture_a_class_and_a_class_a_session_are_enough(
 def test_concatenated_features_do_not_follow() -> None:
     with pytest.raises(ValidationError, match=r"needs method\.answer\.statistics=stale"):
         SafeSettings(answer=AnswerSettings(aggregation="concat"))
+    with pytest.raises(ValidationError, match=r"and plain ridge"):
+        stale = AnswerSettings(aggregation="concat", statistics="stale")
+        SafeSettings(answer=stale, ridge=RidgeSettings(blocks="apart"))

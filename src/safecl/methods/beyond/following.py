@@ -66,7 +66,7 @@ class Following(nn.Module):
         """
         found = self.movement(fast)
         fast.statistics.follow(slow.statistics, found)
-        fast.solve()
+        fast.solve(slow.weighting)  # the fast one knows the classes that it is asked about
         return found
 
     def movement(self, fast: RidgeHead) -> Movement:

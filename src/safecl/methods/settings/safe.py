@@ -189,10 +189,8 @@ class SafeSettings(MethodSettings):
         """Their statistics are sums of the last CLS token's features, as they were in each
         session.
         """
-        more = self.ridge.layers not in (1, "auto") or True in (
-            self.ridge.patches,
-            self.ridge.mirror,
-        )
+        read = self.ridge
+        more = read.layers not in (1, "auto") or True in (read.apart, read.patches, read.mirror)
         if self.answer.aggregation == "concat" and (more or self.answer.statistics == "following"):
             raise ValueError(
                 "method.answer.aggregation=concat needs method.answer.statistics=stale and plain"
