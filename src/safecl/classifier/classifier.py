@@ -31,7 +31,7 @@ from safecl.classifier.modelfile.place import Replaced, check_path
 from safecl.classifier.modelfile.schema import check_sizes
 from safecl.classifier.modelfile.store import ModelFile
 from safecl.classifier.pays import Look, NotWorth, Plan, Tune, expected, of_tuning, plan
-from safecl.classifier.seen import nothing_new, work_folder
+from safecl.classifier.seen import answered, nothing_new, work_folder
 from safecl.classifier.settings import EPOCHS, Memory, ModelSettings, Prefer, resolve, together
 from safecl.configure.layers import Values, overlay
 from safecl.engine.device import check_fork, choose_device, choose_precision
@@ -273,7 +273,6 @@ class ContinualClassifier(Estimator):
         from safecl.classifier.edits.steps import rollback
         from safecl.classifier.model import Model
         from safecl.classifier.modelfile.state import State
-        from safecl.classifier.teach import answered
 
         model = self._model
         if model is None or folder is None or answered(folder) != model.header["history"][-1]["id"]:
