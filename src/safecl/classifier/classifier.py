@@ -525,11 +525,13 @@ class ContinualClassifier(Estimator):
         self._model, said = correct(model, self._backbone(), found, labels, quick=quick)
         return said
 
-    def learn_one(self, picture: Any, label: Label) -> str:
+    def learn_one(self, picture: Any, label: Label | Sequence[Label]) -> str:
         """Learn one picture, or give a learned one another label; gives a sentence on it.
+        ``picture``, ``label``: or a few, and that of each.
 
         The heads are updated, and are those that learning it with the others gives. No network is
-        tuned; what the model says of its accuracy follows with the next session or correction.
+        tuned. What a model fits to all of its pictures, its map to the fast learner and its
+        calibration, follows with the next session or correction.
         """
         return self._corrected(picture, label, quick=True)
 
