@@ -955,6 +955,52 @@ def of_cell(run: Run) -> tuple[str, str]:
     return run["backbone"], run["data"]
 
 
+def tuning() -> list[str]:
+    """Shares of the error that tuning gained in the 48 cells, of all sessions and of later ones."""
+    table = head(
+        "streams", "runs", "all sessions: half", "nine of ten", "later: half", "nine of ten"
+    )
+    chosen = ("CIFAR-100", "Tiny-ImageNet")
+    for name, own in (("chosen on", True), ("others", False)):
+        found = [run for run in grid() if (run["stream"] in chosen) is own]
+        shares: list[list[float]] = [[], []]
+        for run in found:
+            safe = run["last"]["safe gaussians"]
+            untuned = run["last"]["untuned"]
+            frozen = untuned if run["notes"][0]["untuned"] else run["last"]["slow"]
+            for each, without in zip(shares, (untuned, frozen), strict=True):
+                each.append((safe - without) / (100 - without))
+        cuts = [f"{100 * quantile(each, p):.0f} %" for each in shares for p in (0.5, 0.9)]
+        streams = ", ".join(sorted({run["stream"] for run in found}))
+        table.append(row(f"{name}: {streams}", len(found), *cuts))
+    return table
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+
+
+def piloted() -> list[str]:
+    """What pilots said, and what tuning the first session gained a model on a CPU."""
+    table = head(
+        "pictures", "backbone", "errs", "pilots", "said", "gained", "after another session"
+    )
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for line in lines("pays_cpu.jsonl"):
+        groups.setdefault((line["backbone"], line["data"]), []).append(line)
+    for (backbone, data), own in groups.items():
+        errors = [100 * (1 - line["accuracy"]) for line in own]
+        shares = [line["pilots"] for line in own]
+        points = [share * error for share, error in zip(shares, errors, strict=True)]
+        gained = [
+            signed(mean(line["tuned"][i] - line["untuned"][i] for line in own)) for i in (0, 1)
+        ]
+        said = [f"{mean(errors):.1f} %", f"{signed(100 * mean(shares))} %", signed(mean(points))]
+        names = {**BACKBONES, "vit_tiny_p8_64": "ViT-Tiny/8"}
+        table.append(row(data, names[backbone], *said, *gained))
+    return table
+
+
 def sets() -> list[str]:
     """Sets of classes beside those of softmax, on the same models."""
     found = lines("frozen_cpu.jsonl")
@@ -1038,6 +1084,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         frozen_scores,
         blocks,
         sets,
+        tuning,
+        piloted,
         audit,
         architectures,
     )

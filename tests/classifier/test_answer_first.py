@@ -210,3 +210,39 @@ def test_an_untuned_model_is_corrected_forgets_merges_and_is_kept_like_any(
     tuned.learn(images, labels, tune="always")
     with pytest.raises(SafeclError):
         one.merged(tuned)
+
+
+def test_an_untuned_model_is_corrected_as_if_taught_so_and_goes_back_to_the_bit(
+    new_model: Callable[..., Any], lesson: Callable[..., Any]
+) -> None:
+    images, labels = lesson("abc", 6)
+    wrong = ["b", *labels[1:]]
+    pictures = lesson("abc", 2, seed=1)[0]
+    model, right = new_model(), new_model()
+    model.learn(images, wrong, tune="never")
+    right.learn(images, labels, tune="never")
+    before = model.decision_function(pictures)
+    model.correct(images[:1], labels[0])
+    found = model.decision_function(pictures)
+    assert np.array_equal(found, right.decision_function(pictures))
+    assert not np.allclose(found, before, atol=1e-3) and not model._fitted.tuned
+    model.rollback()
+    assert np.array_equal(model.decision_function(pictures), before)
+
+
+def test_a_tuned_session_goes_back_to_before_it_and_not_to_its_first_answer(
+    new_model: Callable[..., Any], lesson: Callable[..., Any]
+) -> None:
+    model = new_model()
+    model.learn(*lesson("abc", 6), tune="always")
+    pictures = lesson("abcd", 2, seed=1)[0]
+    before = model.decision_function(pictures)
+    first: list[np.ndarray] = []
+    model.learn(
+        *lesson("de", 6),
+        tune="always",
+        ready=lambda _: first.append(model.decision_function(pictures)),
+    )
+    assert not np.array_equal(model.decision_function(pictures), first[0])
+    model.rollback()
+    assert np.array_equal(model.decision_function(pictures), before)

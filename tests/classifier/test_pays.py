@@ -1,6 +1,7 @@
 """What tuning is expected to take and to gain, and what a session is made of."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from safecl.classifier.pays import (
     MIN_POINTS,
     MOST_OF_ERROR,
+    MOST_OF_LATER_ERROR,
     Look,
     Worth,
     expected,
@@ -27,6 +29,10 @@ def test_tuning_that_has_little_to_gain_does_not_pay_and_what_nobody_can_judge_d
     train = TrainSettings(epochs=2)
     assert not expected(good, SAFE, train, True, None).pays
     assert expected(poor, SAFE, train, True, None).pays
+    assert not expected(replace(good, accuracy=0.99), SAFE, train, False, None).pays
+    assert expected(good, SAFE, train, True, None).points == pytest.approx(0.9 * MIN_POINTS)
+    later = expected(good, SAFE, train, False, None).points
+    assert later == pytest.approx(0.9 * MIN_POINTS * MOST_OF_LATER_ERROR / MOST_OF_ERROR)
     assert not expected(poor, SAFE, train, True, 0.0).pays  # pilots gain nothing
     assert expected(unknown, SAFE, train, True, None).pays
 

@@ -34,8 +34,12 @@ def watch(word: str) -> None:
     """``@FILE``: note each change of a hidden file of a model there; ``@N:SECONDS``: die that long
     after the N-th.
 
-    ``@BYTES``: no file can become longer, as on a disk that gets full.
+    ``@BYTES``: no file can become longer, as on a full disk. ``@interrupt``: Ctrl-C at the
+    first step that is saved once the model answers; what is said goes into the file ``said``.
     """
+    if word == "interrupt":
+        interrupt()
+        return
     if word.isdigit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(word), int(word)))
         return
@@ -56,6 +60,21 @@ def watch(word: str) -> None:
 
     if ":" not in word:
         notes = os.open(word, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    sys.addaudithook(see)
+
+
+def interrupt() -> None:
+    os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    answers = [False]
+
+    def see(event: str, args: tuple[Any, ...]) -> None:
+        path = str(args[0]) if event in CHANGES else ""
+        if event == "os.rename" and "/fit_" not in path and ".work" not in path:
+            answers[0] |= str(args[1]).endswith(".safecl")
+        elif answers[0] and "fit_" in path:
+            answers[0] = False
+            os.kill(os.getpid(), signal.SIGINT)
+
     sys.addaudithook(see)
 
 

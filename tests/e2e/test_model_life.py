@@ -283,6 +283,25 @@ def test_a_stopped_session_goes_on_and_another_one_starts_anew(
     assert ModelFile(tmp_path / "m.safecl").header["classes"] == ["e", "f"]
 
 
+def test_ctrl_c_between_answer_and_tuning_leaves_what_answers_and_the_same_command_tunes_it(
+    server: Commands, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
+) -> None:
+    write_folder(tmp_path / "one", "abcd", 4)
+    images = lesson("abcd", 2, 9)[0]
+    words = ("learn", "one", "--model", "m.safecl", *MAKE)
+    assert server.run("@interrupt", *words)[0] == 130
+    said = (tmp_path / "said").read_text(encoding="utf-8").strip().splitlines()
+    sentence = "safecl: stopped; everything is saved, and the same command resumes from here."
+    assert [line for line in said if line.startswith("safecl:")] == said[-1:] == [sentence]
+    header = ModelFile(tmp_path / "m.safecl").header
+    assert not header["tuned"] and header["classes"] == list("abcd")
+    assert len(probabilities(tmp_path / "m.safecl", images)) == len(images)
+    assert server.run(*words)[0] == 0
+    assert server.run("learn", "one", "--model", "whole.safecl", *MAKE)[0] == 0
+    found, wanted = (probabilities(tmp_path / f"{n}.safecl", images) for n in ("m", "whole"))
+    assert (found == wanted).all() and ModelFile(tmp_path / "m.safecl").header["tuned"]
+
+
 @pytest.fixture
 def pictures(tmp_path: Path, asset: Callable[[str], Path]) -> Path:
     """Six training and six test pictures of six classes of CIFAR-100, in SPLIT/PART/CLASS."""

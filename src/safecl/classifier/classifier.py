@@ -31,7 +31,7 @@ from safecl.classifier.modelfile.place import Replaced, check_path
 from safecl.classifier.modelfile.schema import check_sizes
 from safecl.classifier.modelfile.store import ModelFile
 from safecl.classifier.pays import Look, NotWorth, Plan, Tune, expected, of_tuning, plan
-from safecl.classifier.seen import nothing_new, work_folder
+from safecl.classifier.seen import answered, nothing_new, work_folder
 from safecl.classifier.settings import EPOCHS, Memory, ModelSettings, Prefer, resolve, together
 from safecl.configure.layers import Values, overlay
 from safecl.engine.device import check_fork, choose_device, choose_precision
@@ -273,7 +273,6 @@ class ContinualClassifier(Estimator):
         from safecl.classifier.edits.steps import rollback
         from safecl.classifier.model import Model
         from safecl.classifier.modelfile.state import State
-        from safecl.classifier.teach import answered
 
         model = self._model
         if model is None or folder is None or answered(folder) != model.header["history"][-1]["id"]:
@@ -526,11 +525,13 @@ class ContinualClassifier(Estimator):
         self._model, said = correct(model, self._backbone(), found, labels, quick=quick)
         return said
 
-    def learn_one(self, picture: Any, label: Label) -> str:
+    def learn_one(self, picture: Any, label: Label | Sequence[Label]) -> str:
         """Learn one picture, or give a learned one another label; gives a sentence on it.
+        ``picture``, ``label``: or a few, and that of each.
 
         The heads are updated, and are those that learning it with the others gives. No network is
-        tuned; what the model says of its accuracy follows with the next session or correction.
+        tuned. What a model fits to all of its pictures, its map to the fast learner and its
+        calibration, follows with the next session or correction.
         """
         return self._corrected(picture, label, quick=True)
 

@@ -4,7 +4,7 @@ file.
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -37,7 +37,7 @@ from safecl.errors import SafeclError
 from safecl.heads.solve import Updated
 from safecl.heads.tensors import not_finite
 from safecl.methods.catalog import make_method, method_class
-from safecl.methods.method import Method, restore
+from safecl.methods.method import Included, Method, restore
 from safecl.methods.settings.base import MethodSettings
 from safecl.outputs import locked
 from safecl.streams.pictures.images import Label, Transform
@@ -51,11 +51,7 @@ class Model:
     learns.
     """
 
-    # factors of those matrices and β, by the name of their statistics, as far as they are at hand
-    factors: Mapping[str, Updated] = MappingProxyType({})
-    grams: dict[str, Tensor] | None = (
-        None  # those of its state, if they are at hand, for one method that learns
-    )
+    warm: "Warm | None" = None  # what another edit begins with, if it is at hand; handed out once
 
     def __init__(
         self, header: Header, state: State | None = None, file: ModelFile | None = None
@@ -146,14 +142,20 @@ class Model:
         if learning:
             check_not_frozen(self.header)
         state = self.state if learning else self.predicting
-        grams, self.grams = (self.grams, None) if learning else (None, self.grams)
         with fitting(self.file):
-            method = self._made(
-                backbone, state if grams is None else replace(state, base=grams, chain=()), learning
-            )
-            if self.file is not None and grams is None:  # else it was made before
+            method = self._made(backbone, state, learning)
+            if self.file is not None:
                 check_answer(method, len(self.classes), state.kept, learning)
             return method
+
+    def at_hand(self, backbone: Backbone) -> "Warm":
+        """What an edit begins with: the method in this state with its Gram matrices, for nobody
+        else.
+        """
+        warm, self.warm = self.warm, None
+        if warm is not None and warm.method.backbone is backbone:
+            return warm
+        return Warm(self.method(backbone, learning=True))
 
     def _made(self, backbone: Backbone, state: State, learning: bool) -> Method:
         method = make_method(self.answering, backbone, self.settings.seed)
@@ -259,6 +261,19 @@ class Model:
                 Thumbnails(pictures=list(state.thumbnails)).model_dump_json().encode()
             ]
         write_model(file, header, parts, before)
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A method in the state of a model, with what is known of its ridge heads.
+
+    ``included``: what ``refresh`` has given, if it has been called. ``factors``: of their matrices,
+    by the name of the head.
+    """
+
+    method: Method
+    included: Included | None = None
+    factors: Mapping[str, Updated] = field(default_factory=dict)
 
 
 def _of_bytes(data: bytes) -> Model:

@@ -7,6 +7,7 @@ from typing import Any
 
 import safetensors.numpy
 
+from safecl.atomic import read_json
 from safecl.classifier.modelfile.history import as_labels, check_not_frozen
 from safecl.classifier.modelfile.schema import KEPT
 from safecl.classifier.modelfile.store import ModelFile, fitting
@@ -14,6 +15,9 @@ from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.labels import Label
 from safecl.streams.pictures.find import class_folders, mark_of, printable
+
+JOB = "job.json"  # in the folder of a lesson: what it is
+ANSWERED = "answered"  # there: the step that answers while it is tuned
 
 
 def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> str | None:
@@ -43,6 +47,26 @@ def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> str
 def work_folder(file: Path) -> Path:
     """Where a lesson of the model in ``file`` keeps what it needs to go on after a stop."""
     return file.with_name(f".{file.name}.work")
+
+
+def job_in(folder: Path | None) -> dict[str, Any]:
+    """What the lesson in ``folder`` is; nothing where there is none of ours."""
+    return (read_json(folder / JOB) if folder is not None else None) or {}
+
+
+def answered(folder: Path) -> str | None:
+    """The step of the model that answers while what is in ``folder`` tunes it."""
+    found = job_in(folder).get(ANSWERED)
+    return None if found is None else str(found)
+
+
+def is_being_made(file: ModelFile) -> bool:
+    """Whether a model answers, and the tuning of its first session was stopped: the command that
+    makes it goes on.
+    """
+    past = file.header["history"]
+    step = answered(work_folder(file.path.resolve()))
+    return len(past) == 1 and past[0]["id"] == step
 
 
 def nothing_new(name: str, count: int) -> str:

@@ -45,7 +45,7 @@ from safecl.classifier.modelfile.state import (
     sizes_of,
     tensors_of,
 )
-from safecl.classifier.seen import learned_as
+from safecl.classifier.seen import ANSWERED, JOB, job_in, learned_as
 from safecl.classifier.settings import resolve
 from safecl.engine.device import choose_device, make_accelerator
 from safecl.engine.device_loader import DeviceLoader
@@ -65,8 +65,6 @@ from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, join, spread
 from safecl.streams.stream import Session, Stream
 
-JOB = "job.json"  # in the folder of a lesson: what it is
-ANSWERED = "answered"  # there: the step that answers while it is tuned
 FEW_PICTURES = 3
 SMALL_SIDE = 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
 MAX_SUSPECTS = 10  # of labels that look wrong, the most unlikely ones
@@ -481,26 +479,15 @@ def clear(folder: Path) -> None:
         folder.rmdir()
 
 
-def answered(folder: Path) -> str | None:
-    """The step of the model that answers while what is in ``folder`` tunes it."""
-    found = _job(folder).get(ANSWERED)
-    return None if found is None else str(found)
-
-
-def _job(folder: Path | None) -> dict[str, Any]:
-    """What the lesson in ``folder`` is; nothing where there is none of ours."""
-    return (read_json(folder / JOB) if folder is not None else None) or {}
-
-
 def note_answer(folder: Path | None, model: Model) -> None:
     """The last step of ``model`` answers, and its tuning is owed."""
     if folder is not None:
-        write_json(folder / JOB, {**_job(folder), ANSWERED: model.header["history"][-1]["id"]})
+        write_json(folder / JOB, {**job_in(folder), ANSWERED: model.header["history"][-1]["id"]})
 
 
 def is_of(folder: Path | None, pictures: Pictures) -> bool:
     """Whether the lesson in ``folder`` is of these pictures."""
-    return bool(_job(folder).get("pictures") == pictures.fingerprint())
+    return bool(job_in(folder).get("pictures") == pictures.fingerprint())
 
 
 def begin(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> None:

@@ -177,7 +177,7 @@ def learn(
     Example:  safecl learn photos/monday --model pets.safecl
     """
     from safecl.classifier.modelfile.place import check_path
-    from safecl.classifier.seen import check_folder
+    from safecl.classifier.seen import check_folder, is_being_made
     from safecl.configure.words import parse_words
 
     settings = parse_words(set_ or [])
@@ -186,7 +186,7 @@ def learn(
         raise SafeclError("command.learn.no-folder", folder=folder)
     check_path(model)
     file = opened(model) if model.expanduser().exists() else None
-    if file is not None and settings:
+    if file is not None and settings and not is_being_made(file):
         raise SafeclError("command.learn.set-idle", model=model)
     if tune and no_tune:
         raise SafeclError("command.learn.tune-twice")

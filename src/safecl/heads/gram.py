@@ -177,6 +177,12 @@ class Statistics(Editable, nn.Module):
         self._add_sums(projected, new, 1 / views)
         self.count = self.count + int((new >= 0).sum()) - int((old >= 0).sum())
 
+    def come(self, projected: Tensor, old: Tensor, new: Tensor) -> None:
+        """Add those of them to G that were not learned before; as ``relabel``."""
+        views = len(projected) // len(old)
+        rows = projected[((old < 0) & (new >= 0)).repeat_interleave(views)]
+        self.gram.addmm_(rows.T, rows, alpha=1 / views)
+
     def subtract(self, other: "Statistics") -> None:
         """Take the G of ``other`` out of this one, in float64: two large sums may differ by
         little.

@@ -26,7 +26,7 @@ MAX_STEPS = 100
 MAX_FEW_STEPS = 8  # of the refinement, and of that by some columns; two to four are usual
 MAX_PART = 0.15  # of the columns, up to which they are quicker than a factor
 
-MAX_UPDATES = 64  # rows added to G, up to which an old factor serves
+MAX_UPDATES = 256  # rows added to G, up to which an old factor serves
 
 Beta: TypeAlias = float | Tensor
 # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
@@ -43,15 +43,23 @@ class Updated:
     factor: Factor
     rows: Tensor
     sign: Tensor
+    thin: Tensor  # what the factor makes of the rows: (M, k)
+
+    @classmethod
+    def of(cls, factor: Factor, gram: Tensor) -> "Updated":
+        """Of a matrix that is as it was."""
+        return cls(factor, gram[:0], gram[:0, 0], gram[:, :0])
 
     def and_then(self, rows: Tensor, sign: Tensor) -> "Updated":
-        return Updated(self.factor, torch.cat([self.rows, rows]), torch.cat([self.sign, sign]))
+        more = _substitute(self.factor, rows.T.contiguous())
+        every = (torch.cat([self.rows, rows]), torch.cat([self.sign, sign]))
+        return Updated(self.factor, *every, torch.cat([self.thin, more], dim=1))
 
     def inverse(self) -> Inverse:
         """That of A + Uᵀ S U by that of A: A⁻¹ − A⁻¹ Uᵀ (S + U A⁻¹ Uᵀ)⁻¹ U A⁻¹."""
         if not len(self.rows):
             return partial(_substitute, self.factor)
-        thin = _substitute(self.factor, self.rows.T.contiguous())
+        thin = self.thin
         inner = self.sign.double().diag() + self.rows.double() @ thin.double()
 
         def inverse(right: Tensor) -> Tensor:
@@ -78,7 +86,7 @@ class Kept:
         """What is known of a matrix that was solved for."""
         for own, version, _, factor in self.factors:
             if own() is gram and version == gram._version:
-                return Updated(factor, gram[:0], gram[:0, 0])
+                return Updated.of(factor, gram)
         return self.nearly(gram)
 
     def nearly(self, gram: Tensor) -> Updated | None:

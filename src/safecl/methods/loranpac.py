@@ -15,7 +15,7 @@ from safecl.heads.left_out import LeftOut
 from safecl.heads.protocol import PerClass, Trained
 from safecl.heads.random_features import random_projection
 from safecl.heads.tensors import precise
-from safecl.methods.method import Fit, TunedMethod
+from safecl.methods.method import Fit, Included, Judging, More, TunedMethod
 from safecl.methods.parts import Parts, merging
 from safecl.methods.settings.loranpac import LoranpacSettings
 from safecl.methods.tuning import tune
@@ -85,13 +85,14 @@ class LoRanPAC(Trained, PerClass, TunedMethod):
         # signs are arbitrary: the same everywhere
         self.vectors = found * torch.where(found.sum(dim=0) < 0, -1.0, 1.0)
 
-    def refresh(self) -> None:
+    def refresh(self, more: More | None = None) -> Included:
         """The weights; a direction that is rounding alone, of less than 10⁻⁶ whatever E is, says
         nothing.
         """
         some = self.values > self.values[:1] * 100 * torch.finfo(self.values.dtype).eps
         inverse = torch.where(some, self.values.square().reciprocal(), 0)
         self.weight = self.vectors @ (inverse[:, None] * (self.vectors.T @ self.sums))
+        return Judging().included
 
     def answer(
         self, features: Mapping[str, Tensor], left_out: LeftOut | None = None

@@ -98,6 +98,29 @@ class Group:
     weight_decay: float | None = None
 
 
+Included: TypeAlias = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+"""See ``Judging.included``."""
+
+
+class Relabelled(NamedTuple):
+    """Rows (n · v, M) of pictures in the statistics of a ridge head, which were learned as classes
+    ``old`` (n,) and are of ``new`` now; −1: not learned.
+    """
+
+    rows: Tensor
+    old: Tensor
+    new: Tensor
+
+
+class More(NamedTuple):
+    """All that has changed in statistics since ``refresh`` gave ``included``, by ridge head without
+    sums of its own: a few pictures, so that what was fitted then stays.
+    """
+
+    included: Included
+    changed: Mapping[str, Relabelled]
+
+
 class Judged(NamedTuple):
     """What is tuned, and the features (N, d) that it gives to pictures (N, 3, size, size)."""
 
@@ -265,13 +288,14 @@ class Method(nn.Module, ABC):
         """What it is made of: what edits, merging, calibrating and exporting need to know."""
         return modules_of(self)
 
-    def refresh(self) -> None:
+    def refresh(self, more: More | None = None) -> Included:
         """Compute again what follows from the statistics, after classes or pictures were added or
-        removed in them.
+        removed in them, or ``more`` of them alone; gives ``Judging.included`` as it is now.
         """
         for module in self.modules():
             if isinstance(module, RidgeHead):
                 module.solve()
+        return Judging().included
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.left_out import LeftOut
 from safecl.learner import Learner
 from safecl.methods.experts import Ensemble, Expert
-from safecl.methods.method import Fit, Judging
+from safecl.methods.method import Fit, Included, Judging, More
 from safecl.methods.settings.base import MethodSettings
 from safecl.streams.stream import Session
 
@@ -50,5 +50,6 @@ class SimpleCIL(Ensemble):
     ) -> dict[str, Tensor]:
         return {self.settings.name: self.experts()["means"].logits(features, left_out)}
 
-    def refresh(self) -> None:
+    def refresh(self, more: More | None = None) -> Included:
         self.prototypes.imprint()
+        return Judging().included

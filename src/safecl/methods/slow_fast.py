@@ -1,6 +1,6 @@
 """What SAFE is made of, and what the engine and edits ask of it; ``safe.py`` says how it learns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -14,7 +14,7 @@ from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.ensemble import weights
 from safecl.methods.experts import Ensemble, Expert
-from safecl.methods.method import Fit, Judging, Network
+from safecl.methods.method import Fit, Included, Judging, More, Network
 from safecl.methods.parts import Parts, learned_from
 from safecl.methods.settings.safe import SafeSettings
 from safecl.randomness import generator
@@ -22,8 +22,6 @@ from safecl.streams.stream import Session
 
 Features: TypeAlias = dict[str, Tensor]
 """By network, what the heads read of a session's pictures: (N, d′) each."""
-Included: TypeAlias = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
-"""See ``Judging.included``."""
 
 
 class Teacher(NamedTuple):
@@ -126,8 +124,10 @@ class SlowAndFast(Ensemble):
         """The heads after a session, given what it has ``added``; see ``included``."""
         return self.settle(self.sessions + 1)
 
-    def settle(self, learned: int) -> Included:
-        """(G + βI)⁻¹ W̃ of Eq. (9), for the experts that answer after so many sessions."""
+    def settle(self, learned: int, more: More | None = None) -> Included:
+        """(G + βI)⁻¹ W̃ of Eq. (9), for the experts that answer after so many sessions; ``more``:
+        see ``refresh``.
+        """
         for expert in self.experts().values():
             expert.head.solve()
         return Judging().included
@@ -148,7 +148,8 @@ class SlowAndFast(Ensemble):
         """While there is one network: later sums hold features as they once were."""
         return Judging() if self.sessions == 1 else None
 
-    def refresh(self) -> None:
-        self.settle(self.sessions)
+    def refresh(self, more: More | None = None) -> Included:
+        included = self.settle(self.sessions, more)
         for head in (self.w_slow, self.w_fast):
             self.grow(head)
+        return included

@@ -26,7 +26,7 @@ from PIL import Image
 
 from safecl.atomic import write_json
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.modelfile.state import grams_of
+from safecl.classifier.edits.steps import ready
 from safecl.classifier.modelfile.store import ModelFile
 from safecl.classifier.teach import Lesson
 from safecl.engine.progress import Phase, Progress
@@ -115,7 +115,7 @@ class Learner:
         """
         with suppress(Exception):
             made = (model := self._opened(path))._fitted
-            made.grams = grams_of(made.method(model._backbone(), learning=True))
+            made.warm = ready(made.at_hand(model._backbone()))
             self.last = (path, model)
             self._loaded = model._loaded
 

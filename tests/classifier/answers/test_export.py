@@ -474,6 +474,17 @@ def taught(
     return Model.open(path)
 
 
+def test_a_model_that_was_never_tuned_is_exported_with_its_answers(
+    new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    model = new_model()
+    model.learn(*lesson("abcd", 6), tune="never")
+    model.save(tmp_path / "m.safecl")
+    export_onnx(Model.open(tmp_path / "m.safecl"), tmp_path / "m.onnx")
+    pictures = lesson("abcd", 3, seed=5)[0]
+    same(ExportedModel(tmp_path / "m.onnx").explain(pictures), model.explain(pictures), 1e-4)
+
+
 @pytest.mark.slow
 def test_one_learner_alone_is_one_pass_calibrated_by_itself(
     exported: tuple[Path, Path], lesson: Lesson, tmp_path: Path

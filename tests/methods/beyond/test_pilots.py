@@ -77,7 +77,8 @@ def test_pilots_are_tuned_on_one_half_of_the_classes_and_asked_about_the_other(
     assert trained == {"pilot1": {0, 2}, "pilot2": {0, 2}, "slow": {0, 1, 2, 3}}
     assert terms == {"pilot1": {"cls"}, "pilot2": {"cls", "diag", "rdn"}, "slow": {"cls"}}
     assert asked == [{1, 3}] * len(ASKED)
-    assert method.notes == {"pilots": True, "transfer": False, "kept": 1.0, "untuned": True}
+    noted = {"pilots": True, "transfer": False, "kept": 1.0, "untuned": True, "gain": 0.0}
+    assert method.notes == noted
 
 
 @pytest.mark.parametrize(("transfer", "best"), ASKED)
@@ -130,6 +131,7 @@ def test_the_untuned_backbone_answers_where_the_best_pilot_gains_little_over_it(
     wanted = gain < 1 and statistics == "following"
     follows = statistics == "following"  # otherwise nobody has a use for the untuned backbone
     noted = {"untuned": wanted} if follows else {}
+    noted |= {"gain": pytest.approx(gain * MIN_PILOT_GAIN)}
     assert method.notes == {"pilots": True, "transfer": best[0], "kept": best[1], **noted}
     assert ("untuned" in method.experts()) == wanted
     if follows:

@@ -164,6 +164,16 @@ def recalibrate(
     return calibrate(targets[own], logits[own], halved[own], like, strangers)
 
 
+def of_more(calibration: Mapping[str, Any], classes: int) -> dict[str, Any]:
+    """The same of a model that knows so many ``classes`` by now; of the last ones nothing is
+    judged.
+    """
+    more = classes - len(calibration["classes"])
+    rows = [*calibration["classes"], *([0, 0, 0] for _ in range(more))]
+    lists = {key: [*calibration[key], *([] for _ in range(more))] for key in ("scores", "own")}
+    return {**calibration, **lists, "classes": rows}
+
+
 def calibrate(
     targets: Tensor,
     logits: Tensor,

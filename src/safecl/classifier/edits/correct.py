@@ -13,9 +13,9 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.data import hashes
 from safecl.classifier.edits.ledger import Change, Ledger
-from safecl.classifier.edits.steps import made, said, still
+from safecl.classifier.edits.steps import made, ready, said, still
 from safecl.classifier.edits.sums import Moved, check_correctable, move
-from safecl.classifier.model import Model
+from safecl.classifier.model import Model, Warm
 from safecl.classifier.modelfile.history import (
     check_labels,
     check_not_frozen,
@@ -23,7 +23,6 @@ from safecl.classifier.modelfile.history import (
     new_id,
     step,
 )
-from safecl.classifier.modelfile.state import grams_of
 from safecl.classifier.seen import learned_as
 from safecl.classifier.teach import embed
 from safecl.errors import SafeclError
@@ -61,8 +60,10 @@ def correct(
         raise SafeclError("correct.two-labels", pictures=naming(twice))
     place = {mark: i for i, mark in enumerate(marks)}
     _check_learned(model, wanted, of, lambda mark: pictures.where(place[mark]))
-    method = model.method(backbone, learning=True)
+    warm = model.at_hand(backbone)
+    method = warm.method
     check_correctable(method)
+    warm = ready(warm) if quick else warm
     register_classes(method, _given(wanted.values()))
     change = _change(model, method, wanted)
     every = change.ledger.hashes[change.rows].tolist()
@@ -74,8 +75,7 @@ def correct(
     entry = step("correct" if of is None else "split", name)
     pairs = zip(every, change.old.tolist(), change.new.tolist(), strict=True)
     entry["was"] = [[mark, model.classes[c]] for mark, c, now in pairs if c >= 0 and now >= 0]
-    found = made(model, method, change, moved, entry, today, quick)
-    found.grams = grams_of(method)  # another correction may follow
+    found = made(model, warm, change, moved, entry, today, quick)
     return found, told + said(model, found, method, change)
 
 
@@ -163,7 +163,8 @@ def join(model: Model, backbone: Backbone, one: Label, other: Label) -> tuple[Mo
     rows = (ledger.classes == j).nonzero()[:, 0]
     new = torch.full_like(rows, i)
     change = Change(new_id(), ledger, rows, new, list(method.classes), leaving=(j,))
-    found = made(model, method, change, Moved(), step("join", f"{one} and {other}"))
+    entry = step("join", f"{one} and {other}")
+    found = made(model, Warm(method), change, Moved(), entry)
     return found, f"{one} and {other} are one class now: {one}." + said(
         model, found, method, change
     )

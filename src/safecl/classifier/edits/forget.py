@@ -9,7 +9,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.classifier.edits.ledger import Change, Ledger
 from safecl.classifier.edits.steps import made
 from safecl.classifier.edits.sums import Moved, feeds, record_of
-from safecl.classifier.model import Model
+from safecl.classifier.model import Model, Warm
 from safecl.classifier.modelfile.history import check_not_frozen, counts, find, new_id, step
 from safecl.classifier.modelfile.state import settled
 from safecl.errors import SafeclError
@@ -33,7 +33,7 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     new = torch.full_like(rows, -1)
     change = Change(new_id(), ledger, rows, new, list(method.classes), leaving=(index,))
     moved, removed = _taken_out(model, method, change)
-    found = made(model, method, change, moved, step("forget", str(label)))
+    found = made(model, Warm(method), change, moved, step("forget", str(label)))
     # Only a correction is asked for it when models are merged.
     del found.header["history"][-1]["touched"]
     for entry in found.header["history"]:

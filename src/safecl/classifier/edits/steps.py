@@ -2,35 +2,36 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import ref
 
 import torch
+from torch import Tensor
 
-from safecl.classifier.answers.calibrate import recalibrate
+from safecl.classifier.answers.calibrate import of_more, recalibrate
 from safecl.classifier.answers.enough import accuracy_text
 from safecl.classifier.edits import sums, tables
 from safecl.classifier.edits.ledger import Change
 from safecl.classifier.edits.sums import Features, Moved
-from safecl.classifier.model import Model
+from safecl.classifier.model import Model, Warm
 from safecl.classifier.modelfile.history import BRINGING, WHAT, after, check_rollback, counts
 from safecl.classifier.modelfile.state import (
     Added,
     State,
+    add_to_grams,
     advance,
-    grams_of,
     ridge_heads,
     roll_back,
     set_grams,
-    statistics,
 )
 from safecl.errors import SafeclError
+from safecl.heads.ridge import RidgeHead
 from safecl.heads.solve import MAX_UPDATES, Kept, Updated, factors_kept
 from safecl.lines import counted, naming
 from safecl.methods import parts
-from safecl.methods.method import Method
+from safecl.methods.method import Method, More, Relabelled
 
 MIN_JUDGING = 5  # pictures of a step, from which it says anything of β
 
@@ -42,26 +43,38 @@ def still(model: Model, step: str) -> set[str]:
     return {step, *(entry["id"] for entry in past[max(moving, default=0) :])}
 
 
+def ready(warm: Warm) -> Warm:
+    """With all at hand that a quick change begins with."""
+    if warm.included is not None:
+        return warm
+    method = warm.method
+    with factors_kept() as kept:
+        included = method.refresh()
+        method.eval()
+        return Warm(method, included, _factors(method, kept))
+
+
 def made(
     model: Model,
-    method: Method,
+    warm: Warm,
     change: Change,
     moved: Moved,
     entry: dict[str, Any],
     today: Features | None = None,
     quick: bool = False,
 ) -> Model:
-    """The model after a change, which its ``method`` has ``moved`` by, with an ``entry`` in the
-    history. ``quick``: where the classes stay, what it says of its own accuracy is that of before.
+    """The model after a change, which its method has ``moved`` by, with an ``entry`` in the
+    history. ``quick``: what was fitted to all pictures stays where none leaves, and, where the
+    classes stay, what it says of its own accuracy.
     """
     # the weights and the leave-one-out answers are of the same sums
     with factors_kept() as kept:
-        return _made(model, method, change, moved, entry, today or {}, quick, kept)
+        return _made(model, warm, change, moved, entry, today or {}, quick, kept)
 
 
 def _made(
     model: Model,
-    method: Method,
+    warm: Warm,
     change: Change,
     moved: Moved,
     entry: dict[str, Any],
@@ -69,6 +82,7 @@ def _made(
     quick: bool,
     kept: Kept,
 ) -> Model:
+    method = warm.method
     before = model.state
     features = dict(today)
     features |= {
@@ -77,11 +91,16 @@ def _made(
     judges = method.judging is not None
     state, rows = tables.changed(before, change, features if judges else {})
     added = [replace(one, targets=change.index[one.targets]) for one in moved.added]
-    state, added = _added_up(model, method, change, state, added, moved.taken)
-    known = _updated(model, method, added)
-    grams = grams_of(method)
-    kept.near += [(ref(grams[name]), one) for name, one in known.items()]
-    method.refresh()
+    more = None
+    if quick and warm.included is not None and bool((change.new >= 0).all()) and not change.gone:
+        places = change.old.to(method.backbone.device), change.new.to(method.backbone.device)
+        read = warm.included(features)
+        more = More(warm.included, {name: Relabelled(own, *places) for name, own in read.items()})
+    state, added = _added_up(model, method, change, state, added, moved.taken, more is None)
+    heads = ridge_heads(method)
+    known = _updated(warm, heads, added, more.changed if more else {})
+    kept.near += [(ref(heads[name].statistics.gram), one) for name, one in known.items()]
+    included = method.refresh(more)
     method.eval()
     history = tables.history_after([*model.header["history"], {**entry, "id": change.step}], change)
     past = model.header["history"]
@@ -91,36 +110,58 @@ def _made(
         "entries": tables.rewritten(past, history[:-1], model.classes),
     }
     state = advance(state, method, change.step, added, model.settings, said, rows)
+    # those of the method may change in place
+    state = replace(state, tensors={name: own.clone() for name, own in state.tensors.items()})
     calibration = model.header["calibration"]
-    if not quick or method.classes != model.classes:
+    grown = more is not None and calibration is not None and len(model.classes) > 1
+    if grown and method.classes != model.classes:
+        calibration = of_more(calibration, len(method.classes))
+    elif not quick or method.classes != model.classes:
         calibration = recalibrate(method, state.kept, state.seen)
     touched = [step for step in change.touched if step != change.step]
     last = {**history.pop(), "touched": touched}
     header = after({**model.header, "history": history}, last, method.classes, calibration)
     found = Model(header, state)
-    factors = {name: kept.of(gram) for name, gram in grams.items()}
-    found.factors = {name: one for name, one in factors.items() if one is not None}
+    found.warm = Warm(method, included, _factors(method, kept))  # another change may follow
     return found
 
 
-def _updated(model: Model, method: Method, added: Sequence[Added]) -> dict[str, Updated]:
-    """By statistics, the factor that ``model`` had and what was ``added``, unless that is much."""
+def _factors(method: Method, kept: Kept) -> dict[str, Updated]:
+    """By ridge head, what is known of its matrix."""
+    every = {name: kept.of(head.statistics.gram) for name, head in ridge_heads(method).items()}
+    return {name: one for name, one in every.items() if one is not None}
+
+
+def _updated(
+    warm: Warm,
+    heads: Mapping[str, RidgeHead],
+    added: Sequence[Added],
+    changed: Mapping[str, Relabelled],
+) -> dict[str, Updated]:
+    """By ridge head, the factor that there was and what its matrix has got since, unless that is
+    much.
+    """
     found = dict[str, Updated]()
-    heads = ridge_heads(method)
-    for name, own in statistics(method).items():
-        known = model.factors.get(name)
-        for one in added:
-            head = heads[one.head]
-            if known is None or head.statistics is not own:
-                continue
-            views = head.reading.views
-            if len(known.rows) + len(one.targets) * views > MAX_UPDATES:
-                known = None
-                continue
-            rows = head.project(one.values.to(own.sums)) / math.sqrt(views)
-            known = known.and_then(rows, torch.full_like(rows[:, 0], -1.0 if one.taken else 1.0))
-        if known is not None:
-            found[name] = known
+    for name, head in heads.items():
+        known = warm.factors.get(name)
+        views = head.reading.views
+        more = list[tuple[Tensor, float]]()
+        if head.statistics.kept:
+            own = (one for one in added if one.head == name)
+            more = [
+                (head.project(one.values.to(head.weight)), -1.0 if one.taken else 1.0)
+                for one in own
+            ]
+        elif name in changed:
+            rows, old, _ = changed[name]
+            more = [(rows[(old < 0).repeat_interleave(views)], 1.0)]
+        else:
+            continue
+        if known is None or len(known.rows) + sum(len(rows) for rows, _ in more) > MAX_UPDATES:
+            continue
+        for rows, sign in more:
+            known = known.and_then(rows / math.sqrt(views), torch.full_like(rows[:, 0], sign))
+        found[name] = known
     return found
 
 
@@ -131,9 +172,10 @@ def _added_up(
     state: State,
     added: list[Added],
     taken: list[Added],
+    anew: bool,
 ) -> tuple[State, list[Added]]:
-    """Make all sums of ``method`` as exact as what is recorded allows, without the classes that
-    leave.
+    """Make all sums of ``method`` without the classes that leave; ``anew``: as exact as what is
+    recorded allows.
 
     Gives the state whose Gram matrices it has then, but for what the change itself has ``added`` or
     ``taken`` out; and these.
@@ -141,7 +183,7 @@ def _added_up(
     step = change.step
     after = replace(state, records={**state.records, step: added} if added else state.records)
     removing = [one for one in change.touched if change.removes(one)]
-    exact = sums.complete(method, change.ledger, after)
+    exact = anew and sums.complete(method, change.ledger, after)
     steps = [one for one in change.ledger.steps if one in after.records]
     if exact:
         if not {*removing} <= {*state.chain}:  # what is folded is added up anew, without them
@@ -152,8 +194,7 @@ def _added_up(
     if {*removing} & {*state.chain}:
         set_grams(method, state)  # otherwise the same sums in the same order come first
     if added:
-        base = grams_of(method)
-        set_grams(method, State(base=base, chain=(step,), records={step: added}))
+        add_to_grams(method, added)
     for c in reversed(change.gone):
         parts.drop_class(method, c)
         del method.classes[c]

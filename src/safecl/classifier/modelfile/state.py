@@ -222,8 +222,14 @@ def set_grams(method: Method, state: State) -> None:
         statistics(method)[name].gram = gram
 
 
+def add_to_grams(method: Method, added: Sequence[Added]) -> None:
+    """Let the Gram matrices of a method that nobody else has grow in place."""
+    for name, gram in with_added(method, grams_of(method), added, copy=False).items():
+        statistics(method)[name].gram = gram
+
+
 def with_added(
-    method: Method, base: Mapping[str, Tensor], added: Sequence[Added]
+    method: Method, base: Mapping[str, Tensor], added: Sequence[Added], copy: bool = True
 ) -> dict[str, Tensor]:
     """New Gram matrices: those of ``base`` and what is added to them."""
     heads = ridge_heads(method)
@@ -231,7 +237,7 @@ def with_added(
     for name, own in statistics(method).items():
         sums[id(own)] = Statistics(own.size, own.sums.device)
         if name in base:
-            sums[id(own)].gram = base[name].to(own.sums.device, copy=True)
+            sums[id(own)].gram = base[name].to(own.sums.device, copy=copy)
     for one in added:
         head = heads[one.head]
         if not head.statistics.kept:  # the features have shaped the choice of β alone

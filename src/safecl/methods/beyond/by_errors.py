@@ -16,9 +16,10 @@ from safecl.heads.left_out import MAX_JUDGING_PICTURES, LeftOut, judges, one_of_
 from safecl.heads.solve import factors_kept
 from safecl.methods.beyond.new_pictures import ErrorSums
 from safecl.methods.ensemble import lead_weight
+from safecl.methods.method import Included
 from safecl.methods.safe import SAFE
 from safecl.methods.settings.safe import SafeSettings
-from safecl.methods.slow_fast import Features, Included
+from safecl.methods.slow_fast import Features
 
 # of a session that says which learner counts: a map fitted on fewer is wrong about them first
 MIN_JUDGING_CLASSES = 4

@@ -16,11 +16,11 @@ from safecl.heads.left_out import LeftOut
 from safecl.heads.linear_map import LinearMap
 from safecl.heads.reading import Reading
 from safecl.heads.ridge import RidgeHead
-from safecl.methods.method import Fit, Judging
+from safecl.methods.method import Fit, Included, Judging, More
 from safecl.methods.parts import Parts, learned_from
 from safecl.methods.safe import SAFE
 from safecl.methods.settings.safe import SafeSettings
-from safecl.methods.slow_fast import Features, Included
+from safecl.methods.slow_fast import Features
 from safecl.randomness import generator
 
 POINTS_PER_DIMENSION = 2
@@ -61,12 +61,9 @@ class Following(nn.Module):
         self.kept.move(left.reshape(len(targets), -1, self.kept.width).mean(dim=1), targets)
 
     def follow(self, slow: RidgeHead, fast: RidgeHead) -> Movement:
-        """Compute the statistics of the fast learner's head, and solve it; gives its
-        ``movement``.
-        """
+        """Compute the statistics of the fast learner's head; gives its ``movement``."""
         found = self.movement(fast)
         fast.statistics.follow(slow.statistics, found)
-        fast.solve(slow.weighting)  # the fast one knows the classes that it is asked about
         return found
 
     def movement(self, fast: RidgeHead) -> Movement:
@@ -107,11 +104,20 @@ class Follows(SAFE):
             self.following.fit(features["slow"], features["fast"], targets)
         return added
 
-    def settle(self, learned: int) -> Included:
+    def settle(self, learned: int, more: More | None = None) -> Included:
         self.voices(learned)["slow"].head.solve()
         if learned == 1:  # nothing has moved yet
             return self.included
-        moved = self.following.follow(self.ridge_slow, self.ridge_fast)
+        fast = self.ridge_fast
+        if more is not None and "ridge_fast" in more.changed:
+            fast.statistics.relabel(*more.changed["ridge_fast"])
+            fast.statistics.come(*more.changed["ridge_fast"])
+            fast.solve(self.ridge_slow.weighting)
+            return more.included
+        moved = self.following.follow(self.ridge_slow, fast)
+        fast.solve(
+            self.ridge_slow.weighting
+        )  # it knows the classes that the fast one is asked about
         return partial(self.included, moved=moved)
 
     def answer(

@@ -11,8 +11,8 @@ from safecl.backbone.backbone import Backbone
 from safecl.heads.left_out import LeftOut
 from safecl.heads.nearest import NearestMean
 from safecl.methods.beyond.following import Follows
+from safecl.methods.method import Included, More
 from safecl.methods.settings.safe import SafeSettings
-from safecl.methods.slow_fast import Included
 
 
 class Likeness(Follows):
@@ -22,8 +22,8 @@ class Likeness(Follows):
         super().__init__(backbone, settings, seed)
         self.nearest = NearestMean(backbone.width)
 
-    def settle(self, learned: int) -> Included:
-        included = super().settle(learned)
+    def settle(self, learned: int, more: More | None = None) -> Included:
+        included = super().settle(learned, more)
         memory = self.following
         self.nearest.follow(memory.untuned if self.beside(learned) == "untuned" else memory.kept)
         return included

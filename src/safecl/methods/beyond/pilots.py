@@ -82,6 +82,7 @@ class Pilots(SAFE):
             self.notes |= {"pilots": found is not None, "transfer": tuned.transfer, "kept": share}
             self.piloted(found, fit)
             if found is not None:
+                self.notes["gain"] = round(found.gain, 4)
                 fit.piloted(found.gain)
         elif self.settings.guide.teacher == "slow":
             share *= float(self.share.chosen)

@@ -15,10 +15,10 @@ from safecl.heads.ridge import RidgeHead
 from safecl.methods.beyond.following import Follows
 from safecl.methods.beyond.pilots import Pilots, Tuned
 from safecl.methods.experts import Expert
-from safecl.methods.method import Fit
+from safecl.methods.method import Fit, Included, More
 from safecl.methods.parts import Parts, learned_from
 from safecl.methods.settings.safe import SafeSettings
-from safecl.methods.slow_fast import Features, Included
+from safecl.methods.slow_fast import Features
 
 MIN_PILOT_GAIN = 0.2  # share of the untuned backbone's error by which pilots must be better
 
@@ -75,8 +75,8 @@ class Untuned(Pilots, Follows):
             self.following.untuned.add(self.last(added["untuned"]), targets)
         return added
 
-    def settle(self, learned: int) -> Included:
-        included = super().settle(learned)
+    def settle(self, learned: int, more: More | None = None) -> Included:
+        included = super().settle(learned, more)
         if self.beside(learned) == "untuned":  # the slow learner answers no more
             self.ridge_slow.weight = self.ridge_slow.weight[:, :0]
         return included

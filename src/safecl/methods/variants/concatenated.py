@@ -9,11 +9,11 @@ from safecl.heads.left_out import LeftOut
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.ensemble import concatenate
 from safecl.methods.experts import Expert
-from safecl.methods.method import Fit
+from safecl.methods.method import Fit, Included, More
 from safecl.methods.parts import Parts, learned_from
 from safecl.methods.safe import SAFE
 from safecl.methods.settings.safe import SafeSettings
-from safecl.methods.slow_fast import Features, Included
+from safecl.methods.slow_fast import Features
 
 
 class Concatenated(SAFE):
@@ -34,9 +34,9 @@ class Concatenated(SAFE):
         added = super().add(targets, features, fit)
         return {**added, "joint": self.both.add(self.both.of(features), targets, fit)}
 
-    def settle(self, learned: int) -> Included:
+    def settle(self, learned: int, more: More | None = None) -> Included:
         self.joint.solve()
-        return super().settle(learned)
+        return super().settle(learned, more)
 
     def answer(
         self, features: Mapping[str, Tensor], left_out: LeftOut | None = None

@@ -2,7 +2,7 @@
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.methods.method import Fit, Network
+from safecl.methods.method import Fit, Included, More, Network
 from safecl.methods.parts import Parts, learned_from
 from safecl.methods.safe import SAFE
 from safecl.methods.settings.safe import SafeSettings
@@ -30,6 +30,7 @@ class PtmPrototypes(SAFE):
     def parts(self) -> Parts:
         return learned_from(super().parts(), {"w_ptm": ("backbone",)})
 
-    def refresh(self) -> None:
-        super().refresh()
+    def refresh(self, more: More | None = None) -> Included:
+        included = super().refresh(more)
         self.w_ptm.imprint()
+        return included

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.left_out import LeftOut
-from safecl.methods.method import Fit, Judging
+from safecl.methods.method import Fit, Included, Judging, More
 from safecl.methods.safe import SAFE
 from safecl.methods.settings.safe import SafeSettings
-from safecl.methods.slow_fast import Features, Included
+from safecl.methods.slow_fast import Features
 
 
 class SharedGram(SAFE):
@@ -27,10 +27,10 @@ class SharedGram(SAFE):
         self.ridge_fast.solve()
         return {"slow": experts["slow"].add(features["slow"], targets, fit), "fast": fast}
 
-    def settle(self, learned: int) -> Included:
+    def settle(self, learned: int, more: More | None = None) -> Included:
         # of a session that was learned before: both from the same sums
         if learned == self.sessions:
-            return super().settle(learned)
+            return super().settle(learned, more)
         self.ridge_slow.solve()
         return Judging().included
 
