@@ -27,6 +27,7 @@ from safecl.cli.runs import compare, runs, show
 from safecl.cli.serve import serve
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
+from safecl.cli.watch import watch
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import shown
 
@@ -62,6 +63,7 @@ ON_MODELS: dict[str, Callable[..., Any]] = {
     "queue": queue,
     "audit": audit,
     "sort": sort,
+    "watch": watch,
     "export": export,
     "export-run": models.export_run,
     "push": push,

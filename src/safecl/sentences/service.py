@@ -49,4 +49,9 @@ TABLE = {
     "serve.model.missing": "There is no such model here; GET /api/models lists them.",
     "serve.version.missing": "{model} has no such version; its version is {version}.",
     "serve.page.missing": "There is no such file of the page.",
+    "watch.no-folder": (
+        "There is no folder {folder}; make one, with a folder of pictures for each class."
+    ),
+    "watch.busy": "{folder} is watched already; stop that first.",
+    "watch.two-classes": "{picture} lies in {classes}: delete it in all but one of them.",
 }
