@@ -74,6 +74,7 @@ RUN_ELSEWHERE = {
     ("api.md", ""): "tests/test_documents.py",
     ("extending.md", '"""'): "tests/test_extending.py",
     ("export.md", "import sys"): "tests/runtime/test_model.py",
+    ("neighbours.md", "from safecl.serve import mlflow"): "tests/serve/test_mlflow.py",
 }
 # Names that a reader puts something of their own for.
 PLACEHOLDERS = {

@@ -4,6 +4,7 @@ too.
 
 import contextlib
 import copy
+import html
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -587,6 +588,16 @@ class ContinualClassifier(Estimator):
             learned = counted(sessions(model.header), "session")
             what = f"{counted(len(model.classes), 'class')} learned in {learned}"
         return f"<ContinualClassifier: {self.method} on {self.backbone}, {what}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the classes, how well they are answered, and what is confused."""
+        from safecl.classifier.answers.page import notebook
+
+        model = self._model
+        if model is None:
+            return html.escape(repr(self))
+        kept = model.state.thumbnails if model.file is None else model.file.thumbnails()
+        return notebook(model.header, kept)
 
     # Inside
 

@@ -54,4 +54,12 @@ TABLE = {
     ),
     "watch.busy": "{folder} is watched already; stop that first.",
     "watch.two-classes": "{picture} lies in {classes}: delete it in all but one of them.",
+    "mlflow.not-installed": "This needs MLflow: pip install mlflow.",
+    "mlflow.other": (
+        "{uri} was not logged by safecl.serve.mlflow (its flavours: {flavours}); give one that was."
+    ),
+    "mlflow.no-bytes": (
+        "Row {row} of the column picture holds {kind}, not the bytes of a picture file; over HTTP"
+        " they are in base64."
+    ),
 }
