@@ -470,6 +470,20 @@ class ContinualClassifier(Estimator):
         return cls.of(Model.open(path), device=device)
 
     @classmethod
+    def from_pretrained(
+        cls, source: str, *, revision: str | None = None, device: Device = "auto"
+    ) -> "ContinualClassifier":
+        """The model in a repository of the Hugging Face hub, USER/NAME[/FILE], which goes on
+        learning; without a network, what the hub's cache has of it. No pickle is read.
+        """
+        from safecl.classifier.answers.hub import fetch
+        from safecl.classifier.modelfile.store import SUFFIX
+
+        found = cls.load(fetch(source, revision, (SUFFIX,)), device=device)
+        found._known = MappingProxyType({})  # the cache is no place to save to
+        return found
+
+    @classmethod
     def of(cls, model: "Model", *, device: Device = "auto") -> "ContinualClassifier":
         """A classifier that continues ``model``."""
         values = model.settings.model_dump(mode="json")

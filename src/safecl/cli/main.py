@@ -20,7 +20,7 @@ from safecl.cli.backbones import backbones
 from safecl.cli.correct import correct, join, split
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
-from safecl.cli.export import export, push
+from safecl.cli.export import export, pull, push
 from safecl.cli.queue import audit, queue, sort
 from safecl.cli.reproduce import reproduce
 from safecl.cli.runs import compare, runs, show
@@ -67,6 +67,7 @@ ON_MODELS: dict[str, Callable[..., Any]] = {
     "export": export,
     "export-run": models.export_run,
     "push": push,
+    "pull": pull,
 }
 for name, command in ON_MODELS.items():
     app.command(name, cls=models.ModelCommand)(command)
