@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +14,7 @@ from safecl.errors import Stopped
 
 if TYPE_CHECKING:
     from safecl.classifier.teach import Lesson
+    from safecl.runtime.answer import Answer
 
 STEP = 0.2  # seconds after which a signal is noticed
 
@@ -33,6 +35,14 @@ def watch(
         Literal["table", "jsonl", "csv"], typer.Option("--format", "-f", help="Of the answers.")
     ] = "table",
     device: Device = "auto",
+    mqtt: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SAFECL_MQTT",
+            metavar="URL",
+            help="A broker: answers Frigate's snapshots, tells Home Assistant.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Learn the class folders of DIR as they appear, and answer the pictures in DIR/inbox.
@@ -53,17 +63,29 @@ def watch(
         for line in lesson_lines(lesson, known, model):
             say(line, err=aside)
 
-    told = Told(lambda text: say(text, err=True), answered, learned)
+    def tell(path: str, answer: "Answer") -> None:
+        answered(path, answer)
+        if broker is not None:
+            broker.answered(path, answer)
+
+    def warn(text: str) -> None:
+        say(text, err=True)
+
     watching = Watch(
         folder,
         model,
-        told,
+        Told(warn, tell, learned),
         sure=sure,
         unknown=unknown,
         device=device,
         progress=make_progress("quiet" if quiet or aside else "auto"),
     )
-    with watching.held(), stoppable() as stop:
+    broker = None
+    if mqtt is not None:
+        from safecl.serve.mqtt import Mqtt
+
+        broker = Mqtt(mqtt, folder, lambda: watching.classes, warn)
+    with watching.held(), stoppable() as stop, broker or nullcontext():
         watching.look()
         if not once:
             say(f"Watching {os.fspath(folder)}; Ctrl-C stops.", err=aside)

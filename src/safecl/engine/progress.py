@@ -3,6 +3,7 @@ in a log, or nothing.
 """
 
 import html
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -137,11 +138,7 @@ class Notebook(Plain):
 
     def __init__(self, display: Callable[..., Any] | None = None) -> None:
         super().__init__()
-        if display is None:
-            from IPython.display import display as shows
-
-            display = shows
-        self.display = display
+        self.display: Any = display or importlib.import_module("IPython.display").display
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:

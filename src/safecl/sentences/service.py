@@ -62,4 +62,7 @@ TABLE = {
         "Row {row} of the column picture holds {kind}, not the bytes of a picture file; over HTTP"
         " they are in base64."
     ),
+    "mqtt.not-installed": "--mqtt needs paho-mqtt: pip install 'safecl[mqtt]'.",
+    "mqtt.url": "--mqtt takes the address of a broker: mqtt://USER:PASSWORD@HOST:1883, or mqtts://.",
+    "mqtt.choice": "{sensor} has no picture that can be called {choice!r}; choose again.",
 }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 INBOX = "inbox"  # pictures to answer
 SORTED = "sorted"  # those that were answered, in a folder for each class
 QUEUE = "queue"  # those that a person has to name
+OWN = (INBOX, SORTED, QUEUE)  # folders of no class
 CHUNK = 64  # pictures that are answered before the first of them is moved
 Listing: TypeAlias = dict[File, str]  # the class folder of each file; empty of one to answer
 
@@ -89,6 +90,11 @@ class Watch:
         with exclusive(lock, busy, printable(self.top), keep=False):
             (self.top / INBOX).mkdir(exist_ok=True)
             yield
+
+    @property
+    def classes(self) -> list[Label]:
+        """Those of the model that answered last."""
+        return [] if self._now is None else self._now.known
 
     def look(self) -> int:
         """Learn and answer what has not changed since the last look; gives how many pictures."""
