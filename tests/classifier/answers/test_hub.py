@@ -157,12 +157,19 @@ def test_a_model_is_pushed_with_its_card_and_what_the_hub_reads(
 
 
 def test_what_is_pushed_names_no_folder_of_this_machine(
-    hub: dict[str, Any], file: Path, two_blocks: Path
+    hub: dict[str, Any], file: Path, two_blocks: Path, tmp_path: Path
 ) -> None:
     assert str(two_blocks.parent).encode() in file.read_bytes()
-    push(file, "me/pets")
+    ContinualClassifier.load(file, device="cpu").save(tmp_path / "frozen.safecl", frozen=True)
+    for path in (file, tmp_path / "frozen.safecl"):
+        push(path, "me/pets")
+        (tmp_path / "pushed.safecl").write_bytes(hub["files"][path.name])
+        header = ModelFile(tmp_path / "pushed.safecl").header
+        assert header["backbone"]["file"] == two_blocks.name
+        assert header["frozen"] == (path != file)
     assert str(two_blocks.parent).encode() not in b"".join(hub["files"].values())
-    assert two_blocks.name.encode() in hub["files"][file.name]
+    with raises("backbone.weights.missing"):
+        ContinualClassifier.load(tmp_path / "pushed.safecl", device="cpu").predict(path)
 
 
 def test_a_push_that_fails_is_one_sentence(
