@@ -77,7 +77,7 @@ class Watch:
         self._marks: dict[File, int] = {}
         self._whole: set[File] = set()
         self._bad: dict[File, str] = {}  # why files cannot be read, as they are
-        self._tried: object = None  # what was last given to learn, and to which model
+        self._checked: object = None  # what the class folders and the model were when they were
         self._said: set[str] = set()  # in the last look
         self._saying: set[str] = set()
         self._now: Snapshot | None = None
@@ -140,11 +140,13 @@ class Watch:
     # What is learned
 
     def _learn(self, taught: Listing) -> int:
+        now = (taught, self._version())
+        if now == self._checked:  # what a model has learned is read from all of its file
+            return 0
+        self._checked = now
         model = ModelFile(self.path) if self.path.exists() else None
-        given = self._in_one_class(taught)
-        news = self._news(model, given)
-        attempt = (tuple(news), model and model.digest)
-        if not news or attempt == self._tried:
+        news = self._news(model, self._in_one_class(taught))
+        if not news:
             return 0
         if model is not None:
             check_not_frozen(model.header)
@@ -153,7 +155,6 @@ class Watch:
             return 0
         from safecl.classifier.classifier import learn_file
 
-        self._tried = attempt
         try:
             lesson, classifier = learn_file(
                 news,
@@ -164,10 +165,19 @@ class Watch:
                 device=self.device,
             )
         except Busy:  # another process changes the model
-            self._tried = None
+            self._checked = None
             raise
+        self._checked = (taught, self._version())
         self.told.lesson(lesson, len(classifier.classes_))
         return lesson.pictures
+
+    def _version(self) -> tuple[int, ...] | None:
+        """Another one whenever the model's file is."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return (found.st_ino, found.st_size, found.st_mtime_ns)
 
     def _in_one_class(self, taught: Listing) -> Listing:
         """Those that can be read, but for copies of one picture in two classes."""
