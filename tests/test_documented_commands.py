@@ -42,6 +42,9 @@ NOT_RUN = {
     "python -m http.server": "does not end",
     "make ": "sets up an environment, tests or lasts minutes; tests/test_packaging.py is about it",
     "safecl serve ": "does not end; tests/serve/ is about it",
+    "safecl push ": "asks a hub; tests/classifier/answers/test_hub.py is about it",
+    "safecl pull ": "asks a hub; tests/classifier/answers/test_hub.py is about it",
+    "safecl watch ": "does not end; tests/serve/test_watch.py is about it",
     "safecl demo": "lasts minutes; tests/cli/test_demo.py is about it",
     "U=http": "asks a service; the requests below it are made in Python",
     "curl ": "asks a service; the requests below it are made in Python",
@@ -65,7 +68,7 @@ NOT_RUN = {
     "safecl learn FOLDER --model M": "is how a number was measured",
     "safecl eval TEST --model M": "is how a number was measured",
 }
-COUNTED = 76  # commands that are not run
+COUNTED = 81  # commands that are not run
 # Python that another test runs, by the document and the first words of the block.
 RUN_ELSEWHERE = {
     ("add-a-method.md", '"""'): "tests/methods/test_add_a_method.py",
@@ -73,6 +76,7 @@ RUN_ELSEWHERE = {
     ("api.md", ""): "tests/test_documents.py",
     ("extending.md", '"""'): "tests/test_extending.py",
     ("export.md", "import sys"): "tests/runtime/test_model.py",
+    ("neighbours.md", "from safecl.serve import mlflow"): "tests/serve/test_mlflow.py",
 }
 # Names that a reader puts something of their own for.
 PLACEHOLDERS = {

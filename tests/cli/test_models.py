@@ -350,6 +350,7 @@ SPELT = {  # by command: its other words, an option with a value that may look l
     "queue": (["one"], ["-n", "3"], ["--force"]),
     "audit": (["one"], ["-n", "3"], ["--json"]),
     "sort": (["one"], ["--out", "sorted.safecl"], ["--move"]),
+    "watch": (["one"], ["--every", "2"], ["--once"]),
     "export": ([], ["-o", "m.onnx"], ["--force"]),
     "export-run": (["run"], [], ["--force"]),
     "push": (["me/pets"], [], ["--private"]),

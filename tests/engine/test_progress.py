@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from safecl.engine.progress import Live, Plain, Progress, make_progress
+from safecl.engine.progress import Live, Notebook, Plain, Progress, make_progress
 from tests.conftest import raises
 
 
@@ -53,6 +53,33 @@ def test_work_without_steps_shows_how_long_it_takes_and_leaves_the_screen() -> N
     text = live.console.file.getvalue()  # type: ignore[attr-defined]
     assert "Changing m.safecl 0:00" in text and "0/0" not in text and "-:--" not in text
     assert text.rstrip().endswith("\x1b[2K")  # erased
+
+
+class Cell:
+    """What IPython's display gives for a cell: the bundles that it has shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, str]] = []
+
+    def display(self, bundle: dict[str, str], *, raw: bool, display_id: bool) -> "Cell":
+        assert raw and display_id
+        self.shown.append(bundle)
+        return self
+
+    def update(self, bundle: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.shown.append(bundle)
+
+
+def test_a_notebook_gets_one_bar_a_phase_that_ends_full(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = Cell()
+    work(Notebook(cell.display), note="<b>")
+    first, *_, last = cell.shown
+    assert '<progress value="2" max="4">' in first["text/html"]
+    assert '<progress value="4" max="4">' in last["text/html"]
+    assert "&lt;b&gt;" in last["text/html"] and "<b>" not in last["text/html"]
+    assert "left" in first["text/plain"] and "left" not in last["text/plain"]
+    assert capsys.readouterr().out == "Session 1 of 5: 10 classes\n"
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ too.
 
 import contextlib
 import copy
+import html
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -468,6 +469,20 @@ class ContinualClassifier(Estimator):
         return cls.of(Model.open(path), device=device)
 
     @classmethod
+    def from_pretrained(
+        cls, source: str, *, revision: str | None = None, device: Device = "auto"
+    ) -> "ContinualClassifier":
+        """The model in a repository of the Hugging Face hub, USER/NAME[/FILE], which goes on
+        learning; without a network, what the hub's cache has of it. No pickle is read.
+        """
+        from safecl.classifier.answers.hub import fetch
+        from safecl.classifier.modelfile.store import SUFFIX
+
+        found = cls.load(fetch(source, revision, (SUFFIX,)), device=device)
+        found._known = MappingProxyType({})  # the cache is no place to save to
+        return found
+
+    @classmethod
     def of(cls, model: "Model", *, device: Device = "auto") -> "ContinualClassifier":
         """A classifier that continues ``model``."""
         values = model.settings.model_dump(mode="json")
@@ -588,6 +603,16 @@ class ContinualClassifier(Estimator):
             learned = counted(sessions(model.header), "session")
             what = f"{counted(len(model.classes), 'class')} learned in {learned}"
         return f"<ContinualClassifier: {self.method} on {self.backbone}, {what}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the classes, how well they are answered, and what is confused."""
+        from safecl.classifier.answers.page import notebook
+
+        model = self._model
+        if model is None:
+            return html.escape(repr(self))
+        kept = model.state.thumbnails if model.file is None else model.file.thumbnails()
+        return notebook(model.header, kept)
 
     # Inside
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from safecl.classifier.answers.enough import range_text
 from safecl.classifier.answers.tables import MAX_PAIRS
@@ -17,8 +17,7 @@ from safecl.cli.terminal import print_json, print_line, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, csv_cell, naming, shown
 from safecl.report.table import NONE
-from safecl.runtime.answer import Answer, Answering, one_class
-from safecl.streams.pictures.decode import UnreadableError, decode
+from safecl.runtime.answer import Answer, Answering, asked, one_class
 from safecl.streams.pictures.find import File, as_text, picture_files, printable
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 CHUNK = 256  # pictures that are classified at a time
 NONE_OF_THESE = "none of these"  # an empty set
 MIN_SHOWN = 0.005  # probability of a class, below which it would be shown as 0 %
-T = TypeVar("T")
 
 
 def predict_all(
@@ -187,28 +185,6 @@ def _listed(stream: Any) -> Iterator[File | None]:
         yield None
     if rest.strip():
         yield File.at(os.fsdecode(rest))
-
-
-def asked(files: Sequence[File], ask: Callable[[list[File]], Iterable[T]]) -> list[T | str]:
-    """What ``ask`` gives for each file, or why it cannot be read."""
-    answers: dict[int, T | str] = {i: file.problem for i, file in enumerate(files) if file.problem}
-
-    def ask_good() -> None:
-        good = [i for i in range(len(files)) if i not in answers]
-        answers.update(zip(good, list(ask([files[i] for i in good])) if good else (), strict=True))
-
-    try:
-        ask_good()
-    except SafeclError:  # one of them cannot be decoded
-        for i, file in enumerate(files):
-            try:
-                decode(file.read(), printable(file.path))
-            except SafeclError as error:
-                answers.setdefault(
-                    i, error.reason if isinstance(error, UnreadableError) else str(error)
-                )
-        ask_good()
-    return [answers[i] for i in range(len(files))]
 
 
 def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:

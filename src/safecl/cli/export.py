@@ -1,4 +1,4 @@
-"""``safecl export`` and ``push``: a model for other programs and other people."""
+"""``safecl export``, ``push`` and ``pull``: a model for other programs and other people."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -97,6 +97,28 @@ def push(
 
     Example:  safecl push pets.onnx me/pets
     """
-    from safecl.classifier.answers.push import push as put
+    from safecl.classifier.answers.hub import push as put
 
     say(put(model.expanduser(), repo, private=private))
+
+
+def pull(
+    source: Annotated[
+        str, typer.Argument(metavar="hf:USER/NAME", help="On the Hugging Face hub; /FILE: of many.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file; its own name here if not given.")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="A branch, tag or commit; the newest if not given.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Fetch a model from the Hugging Face hub; HF_ENDPOINT names another hub. No pickle is read.
+
+    Example:  safecl pull hf:me/pets   then   safecl learn photos --model pets.safecl
+    """
+    from safecl.classifier.answers.hub import pull as get
+
+    place, told = get(source, out, revision=revision, force=force)
+    say(f"{place}: {told}.")

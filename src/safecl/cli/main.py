@@ -20,13 +20,14 @@ from safecl.cli.backbones import backbones
 from safecl.cli.correct import correct, join, split
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
-from safecl.cli.export import export, push
+from safecl.cli.export import export, pull, push
 from safecl.cli.queue import audit, queue, sort
 from safecl.cli.reproduce import reproduce
 from safecl.cli.runs import compare, runs, show
 from safecl.cli.serve import serve
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
+from safecl.cli.watch import watch
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import shown
 
@@ -62,9 +63,11 @@ ON_MODELS: dict[str, Callable[..., Any]] = {
     "queue": queue,
     "audit": audit,
     "sort": sort,
+    "watch": watch,
     "export": export,
     "export-run": models.export_run,
     "push": push,
+    "pull": pull,
 }
 for name, command in ON_MODELS.items():
     app.command(name, cls=models.ModelCommand)(command)

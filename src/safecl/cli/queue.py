@@ -56,7 +56,8 @@ def queue(
     from safecl.classifier.answers.queue import Looking, write_links, write_page
     from safecl.classifier.answers.snapshot import Snapshot
     from safecl.classifier.data import unlabelled
-    from safecl.cli.answer_words import CHUNK, asked, printer, tell_bad
+    from safecl.cli.answer_words import CHUNK, printer, tell_bad
+    from safecl.runtime.answer import asked
 
     looking = Looking(Snapshot.open(file, device), unknown)
     bad = []

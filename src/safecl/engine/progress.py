@@ -1,12 +1,14 @@
-"""What a person sees while a run goes on: one live line on a terminal, plain lines in a log, or
-nothing.
+"""What a person sees while a run goes on: one live line on a terminal or in a notebook, plain lines
+in a log, or nothing.
 """
 
+import html
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from safecl.errors import unknown
 from safecl.lines import shown
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Task
     from rich.text import Text
 
-Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
+Show: TypeAlias = Literal["auto", "live", "notebook", "plain", "quiet"]
+REDRAWN = 0.1  # seconds between two states of a bar in a notebook, each of which is a message
 
 
 class Phase:
@@ -127,6 +130,51 @@ class Live(Progress):
             bar.live.transient = not phase.note
 
 
+class Notebook(Plain):
+    """A bar in a cell, which is drawn anew while a phase goes on; sentences are printed.
+
+    ``display``: that of IPython, which shows a bundle and gives what can replace it.
+    """
+
+    def __init__(self, display: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+        self.display: Any = display or importlib.import_module("IPython.display").display
+
+    @contextmanager
+    def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
+        cell = self.display(_bar(Phase(title, total, done)), raw=True, display_id=True)
+        drawn = time.monotonic()
+
+        def show(phase: Phase) -> None:
+            nonlocal drawn
+            if time.monotonic() - drawn >= REDRAWN:
+                drawn = time.monotonic()
+                cell.update(_bar(phase), raw=True)
+
+        phase = Phase(title, total, done, show)
+        yield phase
+        cell.update(_bar(phase), raw=True)
+
+
+def _bar(phase: Phase) -> dict[str, str]:
+    """A phase as HTML, and as text for what shows none."""
+    spent = time.monotonic() - phase.started
+    steps = max(phase.done - phase.skipped, 0)
+    left = spent / steps * (phase.total - phase.done) if steps else None
+    pieces = [f"{phase.done}/{phase.total}", clock(spent)] if phase.total else [clock(spent)]
+    pieces += [f"left {clock(left)}"] if phase.done < phase.total else []
+    text = shown(f"{phase.title}  {' '.join(pieces)}  {phase.note}".rstrip())
+    bar = f'<progress value="{phase.done}" max="{phase.total}"></progress> ' if phase.total else ""
+    return {"text/html": f"<div>{bar}{html.escape(text)}</div>", "text/plain": text}
+
+
+def in_notebook() -> bool:
+    """Whether this process answers the cells of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
 def _line(task: "Task", width: int, ascii_only: bool) -> "Text":
     """Phase, bar, time left, count, time spent, note: what does not fit is omitted whole, the last
     first.
@@ -170,10 +218,12 @@ def clock(seconds: float | None) -> str:
 
 
 def make_progress(show: Show = "auto", verbose: bool = False) -> Progress:
-    """``auto``: live on a terminal, plain elsewhere."""
+    """``auto``: live on a terminal, a bar in the cell of a notebook, plain elsewhere."""
     if show not in get_args(Show):
         raise unknown("show =", show, get_args(Show))
-    live = show == "live" or (show == "auto" and sys.stdout.isatty())
-    made = Progress() if show == "quiet" else Live() if live else Plain()
+    if show == "auto":
+        show = "live" if sys.stdout.isatty() else "notebook" if in_notebook() else "plain"
+    kinds: dict[str, type[Progress]] = {"live": Live, "notebook": Notebook, "plain": Plain}
+    made = kinds.get(show, Progress)()
     made.verbose = verbose
     return made

@@ -2,19 +2,22 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.labels import Label, sorted_classes
+from safecl.streams.pictures.decode import UnreadableError, decode
+from safecl.streams.pictures.find import File, printable
 
 # pictures that a threshold of an answer's own, or of a class's, leaves out; else it is a common one
 MIN_BELOW = 2
 ROUNDING = 1e-9  # 0.29 · 100 is 29
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,28 @@ class Answering(ABC):
         """Rows with a column per class in its own order, as (N, C) in the order of ``classes_``."""
         columns = [self.known.index(label) for label in sorted_classes(self.known)]
         return np.concatenate([np.zeros((0, len(columns)), dtype=np.float32), *found])[:, columns]
+
+
+def asked(files: Sequence[File], ask: Callable[[list[File]], Iterable[T]]) -> list[T | str]:
+    """What ``ask`` gives for each file, or why it cannot be read."""
+    answers: dict[int, T | str] = {i: file.problem for i, file in enumerate(files) if file.problem}
+
+    def ask_good() -> None:
+        good = [i for i in range(len(files)) if i not in answers]
+        answers.update(zip(good, list(ask([files[i] for i in good])) if good else (), strict=True))
+
+    try:
+        ask_good()
+    except SafeclError:  # one of them cannot be decoded
+        for i, file in enumerate(files):
+            try:
+                decode(file.read(), printable(file.path))
+            except SafeclError as error:
+                answers.setdefault(
+                    i, error.reason if isinstance(error, UnreadableError) else str(error)
+                )
+        ask_good()
+    return [answers[i] for i in range(len(files))]
 
 
 def as_array(labels: Sequence[Label]) -> np.ndarray:

@@ -68,6 +68,14 @@ TABLE = {
     "push.failed": (
         "{path} could not be pushed to {repo} ({reason}); 'hf auth login' stores a token."
     ),
+    "pull.failed": (
+        "{source} could not be fetched ({reason}); 'hf auth login' stores a token for what is"
+        " private."
+    ),
+    "pull.kind": "{file} is no model; give a file that ends in {kinds}.",
+    "pull.none": "{source} holds no model ({kinds}).",
+    "pull.suffix": "Give {out} a name that ends in {suffix}, as the model that was fetched.",
+    "pull.several": "{source} holds several models ({names}); name one: USER/NAME/FILE.",
     "push.foreign": (
         "{path} is a weight file of another program; give one that 'safecl export' has written."
     ),

@@ -49,4 +49,20 @@ TABLE = {
     "serve.model.missing": "There is no such model here; GET /api/models lists them.",
     "serve.version.missing": "{model} has no such version; its version is {version}.",
     "serve.page.missing": "There is no such file of the page.",
+    "watch.no-folder": (
+        "There is no folder {folder}; make one, with a folder of pictures for each class."
+    ),
+    "watch.busy": "{folder} is watched already; stop that first.",
+    "watch.two-classes": "{picture} lies in {classes}: delete it in all but one of them.",
+    "mlflow.not-installed": "This needs MLflow: pip install mlflow.",
+    "mlflow.other": (
+        "{uri} was not logged by safecl.serve.mlflow (its flavours: {flavours}); give one that was."
+    ),
+    "mlflow.no-bytes": (
+        "Row {row} of the column picture holds {kind}, not the bytes of a picture file; over HTTP"
+        " they are in base64."
+    ),
+    "mqtt.not-installed": "--mqtt needs paho-mqtt: pip install 'safecl[mqtt]'.",
+    "mqtt.url": "--mqtt takes the address of a broker: mqtt://USER:PASSWORD@HOST:1883, or mqtts://.",
+    "mqtt.choice": "{sensor} has no picture that can be called {choice!r}; choose again.",
 }

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from safecl.classifier.answers.hub import card_of
 from safecl.classifier.answers.page import write_page
-from safecl.classifier.answers.push import card_of
 from safecl.classifier.classifier import ContinualClassifier, learn_file
 from safecl.classifier.data import hashes, labelled
 from safecl.classifier.modelfile.schema import THUMBNAILS

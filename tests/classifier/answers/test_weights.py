@@ -1,12 +1,8 @@
 """A learner that timm loads, the weights of everything, and a model on a hub."""
 
-import base64
 import json
-import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,6 @@ from typer.testing import CliRunner
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
-from safecl.classifier.answers.push import push
 from safecl.classifier.answers.weights import export_safetensors, export_timm
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.data import unlabelled
@@ -265,99 +260,3 @@ def test_options_and_files_of_another_kind_are_refused(
             found.exit_code == 0
             and "timm.create_model('test_vit') gives its features" in found.output
         )
-
-
-class Hub(BaseHTTPRequestHandler):
-    """As much of the hub's API as a push needs; what it was told is in ``told``."""
-
-    told: dict[str, Any]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        code = 200
-        answer = {}
-        if self.path == "/api/repos/create":
-            self.told["create"] = json.loads(body)
-            answer = {"url": f"http://{self.headers['Host']}/me/pets"}
-        elif "/preupload/" in self.path:
-            answer = {
-                "files": [
-                    {**file, "uploadMode": "regular", "shouldIgnore": False}
-                    for file in json.loads(body)["files"]
-                ]
-            }
-        elif "/commit/" in self.path:
-            code = 401 if self.headers["Authorization"] == "Bearer wrong" else 200
-            for line in map(json.loads, body.splitlines()):
-                if line["key"] == "file":
-                    self.told["files"][line["value"]["path"]] = base64.b64decode(
-                        line["value"]["content"]
-                    )
-            answer = {
-                "commitUrl": f"http://{self.headers['Host']}/me/pets/commit/1",
-                "commitOid": "1",
-                "success": True,
-            }
-        self._say(code, answer)
-
-    def do_GET(self) -> None:
-        self._say(200, {"id": "me/pets", "sha": "0", "siblings": [], "tags": [], "private": False})
-
-    do_HEAD = do_GET
-
-    def _say(self, code: int, answer: dict[str, Any]) -> None:
-        data = json.dumps(answer).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    Hub.told = {"files": {}}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("HF_TOKEN", "right")
-    yield Hub.told
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_a_model_is_pushed_with_its_card(
-    hub: dict[str, Any],
-    taught: Callable[..., Path],
-    exported: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    file = taught("ranpac", "ssf")
-    assert push(file, "me/pets", private=True).endswith("/me/pets/commit/1")
-    assert hub["create"]["name"] == "pets" and "private" in (
-        *hub["create"],
-        hub["create"].get("visibility"),
-    )
-    assert (
-        hub["files"].keys() == {file.name, "README.md"}
-        and hub["files"][file.name] == file.read_bytes()
-    )
-    assert (
-        b"library_name: safecl" in hub["files"]["README.md"]
-        and b"| c |" in hub["files"]["README.md"]
-    )
-    export_timm(Model.open(file), tmp_path / "t.safetensors")
-    for path, card in ((tmp_path / "t.safetensors", b"# 3 classes"), (exported[1], b"# 6 classes")):
-        push(path, "me/pets")
-        assert hub["files"][path.name] == path.read_bytes() and card in hub["files"]["README.md"]
-    monkeypatch.setenv("HF_TOKEN", "wrong")
-    with raises("push.failed", repo="me/pets", reason=re.compile("401")):
-        push(file, "me/pets")
-    with raises("push.failed", repo=re.compile("^not a name")):
-        push(file, "not a name")

@@ -3,6 +3,7 @@ that the hub reads.
 """
 
 from pathlib import Path
+from typing import Any
 
 from safecl.backbone.licences import NOT_STATED, licence_of
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
@@ -55,8 +56,10 @@ def model_card(header: Header) -> str:
         "---",
         "library_name: safecl",
         "pipeline_tag: image-classification",
+        "tags: [safecl, continual-learning]",
         *_licence_lines(terms),
         *([] if backbone["name"] == EMBEDDED else [f"base_model: timm/{backbone['name']}"]),
+        *(_measured_lines(calibration) if calibration else []),
         "---",
         "",
         (
@@ -77,6 +80,21 @@ def model_card(header: Header) -> str:
         as_markdown(history_table(header)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _measured_lines(calibration: dict[str, Any]) -> list[str]:
+    """What was measured, as the hub shows it beside a model."""
+    return [
+        "model-index:",
+        "- name: safecl",
+        "  results:",
+        "  - task: {type: image-classification}",
+        "    dataset: {name: the pictures that it has learned, type: imagefolder}",
+        "    metrics:",
+        "    - type: accuracy",
+        "      name: leave-one-out accuracy, the mean over classes",
+        f"      value: {calibration['accuracy']:.4f}",
+    ]
 
 
 def _licence_lines(terms: str) -> list[str]:

@@ -1,5 +1,6 @@
 """An HTML page about a model, from the header of its file alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from safecl.classifier.answers.tables import (
     history_table,
 )
 from safecl.classifier.modelfile.history import counts
+from safecl.classifier.modelfile.schema import Header, Thumbnail
 from safecl.classifier.modelfile.store import ModelFile
 from safecl.report import words
 from safecl.report.table import Table, make_table
 from safecl.report.templates import Tile, render, write
+
+MAX_ROWS = 30  # classes that a cell of a notebook shows
 
 
 def write_page(
@@ -54,6 +58,32 @@ def write_page(
         choice=choice_table(header["choice"]) if header.get("choice") else None,
     )
     return write(path, html, force=force)
+
+
+def notebook(header: Header, thumbnails: Sequence[Thumbnail]) -> str:
+    """The HTML of a model in a cell of a notebook."""
+    method = header["settings"]["method"]
+    backbone = header["backbone"]
+    calibration = header["calibration"]
+    accuracy = None
+    if calibration:
+        new = range_text(*calibration["interval"])
+        accuracy = (
+            f"Leave-one-out accuracy {words.percent(calibration['accuracy'])} (new pictures: {new})"
+        )
+    return render(
+        "notebook.html",
+        title=(
+            f"{words.plural(len(header['classes']), 'class')}, learned from"
+            f" {words.plural(sum(counts(header).values()), 'picture')}"
+        ),
+        subject=f"{method['name']} on {backbone['name']} at {backbone['size']} px",
+        accuracy=accuracy,
+        table=class_table(header),
+        most=MAX_ROWS,
+        pictures=_by_class(header, thumbnails),
+        advice=advice(header),
+    )
 
 
 def _accuracies(calibration: dict[str, Any] | None, measured: dict[str, Any] | None) -> list[Tile]:
@@ -103,15 +133,18 @@ def _kept(file: ModelFile) -> list[tuple[str, str, list[dict[str, Any]]]]:
     """The thumbnails that a model keeps; a card for each class, made without ``report.gallery``,
     which needs numpy.
     """
-    cards: dict[str, dict[str, Any]] = {}
-    for one in file.thumbnails():
-        name = str(file.header["classes"][one.place])
-        card = cards.setdefault(name, {"pictures": [], "name": name, "lines": []})
-        card["pictures"].append((f"data:image/jpeg;base64,{one.jpeg}", name))
-    return [
-        (
-            "Typical and strangest pictures",
-            "Of those that the model has learned; typical first.",
-            list(cards.values()),
-        )
+    cards = [
+        {"pictures": [(data, name) for data in pictures], "name": name, "lines": []}
+        for name, pictures in _by_class(file.header, file.thumbnails()).items()
     ]
+    about = "Of those that the model has learned; typical first."
+    return [("Typical and strangest pictures", about, cards)]
+
+
+def _by_class(header: Header, thumbnails: Sequence[Thumbnail]) -> dict[str, list[str]]:
+    """The addresses of thumbnails by the names of their classes."""
+    found: dict[str, list[str]] = {}
+    for one in thumbnails:
+        name = str(header["classes"][one.place])
+        found.setdefault(name, []).append(f"data:image/jpeg;base64,{one.jpeg}")
+    return found
