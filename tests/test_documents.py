@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safecl.engine.metrics import History
+from safecl.engine.metrics.history import History
 from safecl.errors import SafeclError
 from safecl.experiments.config import presets
 from safecl.methods.catalog import method_settings
