@@ -25,6 +25,7 @@ from safecl.cli.queue import audit, queue, sort
 from safecl.cli.reproduce import reproduce
 from safecl.cli.runs import compare, runs, show
 from safecl.cli.serve import serve
+from safecl.cli.stress import stress
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
@@ -70,7 +71,7 @@ for name, command in ON_MODELS.items():
     app.command(name, cls=models.ModelCommand)(command)
 app.command()(serve)
 app.command()(backbones)
-for other in (runs, show, compare, sweep, reproduce):
+for other in (runs, show, compare, sweep, stress, reproduce):
     app.command(rich_help_panel=EXPERIMENTS)(other)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by

@@ -1,6 +1,13 @@
 """Runs, sweeps, reproductions and reports: the sentence of each code."""
 
 TABLE = {
+    "stress.full.no-stream": (
+        "The full scale needs pictures of yours: name a stream, such as stream=folder:PATH."
+    ),
+    "stress.words.idle": "No run has a use for {keys}; omit what is not needed.",
+    "command.stress.no-preset": (
+        "Name one preset or more, such as safe; safecl methods lists them."
+    ),
     "run.stream.open": (
         "{key} has no effect beside a stream that is open; open it with that setting."
     ),
