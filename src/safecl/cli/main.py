@@ -21,6 +21,7 @@ from safecl.cli.correct import correct, join, split
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.export import export, push
+from safecl.cli.leaderboard import app as leaderboard_app
 from safecl.cli.queue import audit, queue, sort
 from safecl.cli.reproduce import reproduce
 from safecl.cli.runs import compare, runs, show
@@ -47,6 +48,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data", rich_help_panel=EXPERIMENTS)
+app.add_typer(leaderboard_app, name="leaderboard", rich_help_panel=EXPERIMENTS)
 ON_MODELS: dict[str, Callable[..., Any]] = {
     "learn": models.learn,
     "predict": models.predict,

@@ -1,6 +1,13 @@
 """Runs, sweeps, reproductions and reports: the sentence of each code."""
 
 TABLE = {
+    "leaderboard.run.unfinished": (
+        "The run {folder} is {state}; a row of the leaderboard needs a finished one."
+    ),
+    "leaderboard.row.unreadable": "{file} is no row of a leaderboard ({reason}).",
+    "leaderboard.folder.missing": (
+        "There is no folder {board}; safecl leaderboard add makes it, or name it with --board."
+    ),
     "stress.full.no-stream": (
         "The full scale needs pictures of yours: name a stream, such as stream=folder:PATH."
     ),
