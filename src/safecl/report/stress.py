@@ -69,9 +69,10 @@ def by_scenario(results: Sequence[Result]) -> Table:
             found[scenario, preset].final if (scenario, preset) in found else None
             for preset in presets
         ]
-        best = max((value for value in finals if value is not None), default=None)
+        there = [value for value in finals if value is not None]
+        best = max(there) if len(there) > 1 else None
         cells = [
-            Cell(words.bare_percent(value), best=value is not None and value == best, value=value)
+            Cell(words.bare_percent(value), best=best is not None and value == best, value=value)
             for value in finals
         ]
         rows.append([Cell(title), *cells])
@@ -112,8 +113,8 @@ def sentences(results: Sequence[Result]) -> list[str]:
                 f"class orders between {words.bare_percent(worse.final)} ({worse.title}) and"
                 f" {words.bare_percent(better.final)} %"
             )
-        if mine:
-            worst = min(mine, key=lambda one: one.final or 0.0)
+        if harder := [one for one in mine if one.scenario != USUAL]:
+            worst = min(harder, key=lambda one: one.final or 0.0)
             said.append(f"worst: {worst.title}, {words.bare_percent(worst.final)} %")
         if said:
             found.append(f"{preset}: {'; '.join(said)}.")
@@ -139,7 +140,7 @@ def figure(results: Sequence[Result]) -> Figure:
                 label=preset,
             )
         axes.set_yticks(range(len(scenarios)), scenarios)
-        axes.invert_yaxis()
+        axes.set_ylim(len(scenarios) - 0.5, -0.5)  # the first on top
         axes.set_xlabel("final accuracy, %")
         drawn.legend(loc="outside upper left", ncols=min(4, len(presets)))
     return drawn
