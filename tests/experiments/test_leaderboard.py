@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from safecl import run
-from safecl.experiments.leaderboard import add, check, read_board, tables
+from safecl.experiments.leaderboard import add, check, read_board, tables, without_folder
 from safecl.report.runs import find_runs, read_run
 from safecl.report.series import all_series
 from tests.conftest import raises
@@ -58,6 +58,13 @@ def test_a_row_that_was_changed_by_hand_is_found(runs: Path, tmp_path: Path, wha
         first["lines"].pop()
     file.write_text(json.dumps(row), encoding="utf-8")
     assert check(tmp_path)[0]
+
+
+def test_a_command_is_told_without_the_place_of_its_run() -> None:
+    command = "safecl run safe 'stream=folder:my photos' --folder 'runs/a b' --track wandb"
+    bare = "safecl run safe 'stream=folder:my photos' --track wandb"
+    assert without_folder(command) == bare == without_folder(bare)
+    assert without_folder("") == ""
 
 
 def test_what_is_no_finished_run_and_no_row_is_one_sentence(runs: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A row keeps the raw lines of its runs, so that its numbers can be computed again
 """
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -133,7 +134,7 @@ def row_of(run: Run) -> Row:
     written = read_json(run.folder / "facts.json") or {}
     seed = Seed(
         seed=facts.seed or 0,
-        command=facts.command,
+        command=without_folder(facts.command),
         commit=written.get("git"),
         version=facts.version,
         machine=f"{facts.device}: {facts.hardware}",
@@ -155,6 +156,15 @@ def row_of(run: Run) -> Row:
         settings=settings,
         runs=[seed],
     )
+
+
+def without_folder(command: str) -> str:
+    """The command wherever it is given: where its run was kept matters to nobody else."""
+    words = shlex.split(command)
+    if "--folder" in words:
+        at = words.index("--folder")
+        words = words[:at] + words[at + 2 :]
+    return shlex.join(words)
 
 
 def digest_of(lines: Sequence[Line]) -> str:
