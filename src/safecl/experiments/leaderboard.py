@@ -25,6 +25,7 @@ from safecl.report.runs import Run, read_run
 from safecl.report.table import Cell, Table, make_table, numbers
 
 CLOSE = 1e-9  # between a number of a row and the same computed again
+FREE = {"seed", "metrics"}  # settings that configurations do not differ in
 FEWEST = 3  # seeds below which a row is said to have few
 
 
@@ -130,7 +131,9 @@ def row_of(run: Run) -> Row:
         )
         for line in raw
     ]
-    settings = {key: value for key, value in known["settings"].items() if key != "seed"}
+    settings = {key: value for key, value in known["settings"].items() if key not in FREE}
+    if settings.get("backbone.weights"):  # a file, which their digest tells wherever it lies
+        settings["backbone.weights"] = Path(settings["backbone.weights"]).name
     written = read_json(run.folder / "facts.json") or {}
     seed = Seed(
         seed=facts.seed or 0,
