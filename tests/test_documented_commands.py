@@ -25,8 +25,9 @@ import pytest
 import torch
 from PIL import Image
 
-from safecl.experiments.config import load
+from safecl.experiments.config import load, presets
 from safecl.experiments.reproduce.targets import read_target
+from safecl.experiments.stress.stress import make_plan as plan_stress
 from safecl.experiments.sweep.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,11 +65,13 @@ NOT_RUN = {
     "safecl reproduce all": "lasts half an hour",
     "safecl reproduce table-": "needs the pictures and weights of the paper, or given ones",
     "safecl sweep": "lasts minutes; its runs are planned",
+    "safecl stress": "lasts minutes; its runs are planned",
+    "safecl leaderboard": "needs runs of its own; tests/experiments/test_leaderboard.py has them",
     "python benchmarks/": "measures",
     "safecl learn FOLDER --model M": "is how a number was measured",
     "safecl eval TEST --model M": "is how a number was measured",
 }
-COUNTED = 81  # commands that are not run
+COUNTED = 88  # commands that are not run
 # Python that another test runs, by the document and the first words of the block.
 RUN_ELSEWHERE = {
     ("add-a-method.md", '"""'): "tests/methods/test_add_a_method.py",
@@ -360,6 +363,12 @@ def test_what_is_not_run_is_at_least_read(
             )
             > 3
         )
+    elif words[:2] == ["safecl", "stress"]:
+        given = [word for word in words[2:] if "=" in word]
+        names = [word for word in words[2:] if word in presets()]
+        only = words[words.index("--only") + 1].split(",") if "--only" in words else []
+        scale = "full" if "full" in words else "small"
+        assert len(plan_stress(names, given, tmp_path, scale, only).settings) >= 3
     elif words[:2] == ["safecl", "reproduce"] and words[2] != "all":
         assert all(read_target(name) for name in words[2].split(","))
     elif line.startswith("python benchmarks/"):

@@ -1,4 +1,4 @@
-"""The documents are short, point to files that exist, and name what the program has."""
+"""The documents point to files that exist, and name what the program has."""
 
 import ast
 import importlib
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safecl.engine.metrics import History
+from safecl.engine.metrics.history import History
 from safecl.errors import SafeclError
 from safecl.experiments.config import presets
 from safecl.methods.catalog import method_settings
@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")] + sorted(
     ROOT.glob("docs/*.md")
 )
-MAX_WORDS = 24_000
 
 
 def test_every_relative_link_leads_to_a_file() -> None:
@@ -35,11 +34,6 @@ def test_every_relative_link_leads_to_a_file() -> None:
     assert [
         (document.name, link) for document, link in links if not (document.parent / link).exists()
     ] == []
-
-
-def test_all_documents_together_stay_short() -> None:
-    documents = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
-    assert sum(len(path.read_text(encoding="utf-8").split()) for path in documents) <= MAX_WORDS
 
 
 def test_the_demo_promises_elsewhere_what_was_measured() -> None:

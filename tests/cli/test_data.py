@@ -1,4 +1,4 @@
-"""``safecl data``: list, prepare, check."""
+"""``safecl data``: list, prepare, check, show."""
 
 import os
 import re
@@ -40,6 +40,28 @@ def test_check_exits_with_one_where_there_is_a_problem(class_folder) -> None:
     (top / "ant" / "broken.jpg").write_text("x")
     result = run.invoke(app, ["check", f"folder:{top}"])
     assert result.exit_code == 1 and "broken.jpg" in result.output
+
+
+def test_show_draws_every_class_of_a_session(class_folder, tmp_path: Path) -> None:
+    top = class_folder(dict.fromkeys(("ant", "bee", "日本", "dog"), 5))
+    words = [f"folder:{top}", "--out", str(tmp_path / "s"), "stream.step=2"]
+    result = run.invoke(app, ["show", *words])
+    assert result.exit_code == 0, result.exception
+    sheets = sorted((tmp_path / "s").iterdir())
+    assert [sheet.name for sheet in sheets] == ["session_01.png", "session_02.png"]
+    for sheet in sheets:
+        with Image.open(sheet) as drawn:
+            assert drawn.mode == "RGB" and len(drawn.getcolors(10**6) or ()) > 100
+
+
+def test_a_sheet_replaces_a_picture_only(class_folder, tmp_path: Path) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    words = ["show", f"folder:{top}", "--out", str(tmp_path / "s"), "stream.step=2"]
+    assert run.invoke(app, words).exit_code == run.invoke(app, words).exit_code == 0
+    file = tmp_path / "s/session_01.png"
+    file.write_bytes(b"PK\x03\x04 a model")
+    assert run.invoke(app, words).exit_code
+    assert file.read_bytes() == b"PK\x03\x04 a model"
 
 
 def test_prepare_without_a_source_says_what_to_fetch(tmp_path: Path) -> None:

@@ -3,13 +3,21 @@ size.
 """
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import recall_score, roc_auc_score
 
-from safecl.engine.metrics import History, Measured, mean, measure, pooled
+from safecl import run
+from safecl.atomic import read_lines
+from safecl.engine.metrics import METRICS, NAMED, Measured, mean, pooled
+from safecl.engine.metrics.history import History, measure
+from safecl.experiments.config import load
+from tests.conftest import raises
 
 
 def matrix(seed: int, sessions: int, domain: bool = False) -> list[list[float]]:
@@ -183,3 +191,104 @@ def test_validation_is_noted_beside_the_test_and_summed_up() -> None:
     assert summary["average"]["safe"] == pytest.approx((1.0 + 7 / 8) / 2)
     history.add({"slow": [0.0] * 3, "safe": [0.0] * 3}, [4] * 3)
     assert "validation" not in history.summary()  # it has to be there after every session
+
+
+def answered(seed: int, pictures: int, classes: int) -> tuple[torch.Tensor, ...]:
+    """Targets, of which some are of no known class; answers, and how sure each is."""
+    random = np.random.default_rng(seed)
+    targets = random.integers(-1, classes, pictures)
+    said = np.where(random.random(pictures) < 0.6, targets.clip(0), random.integers(0, classes))
+    return torch.tensor(targets), torch.tensor(said), torch.tensor(random.random(pictures)).float()
+
+
+@given(st.integers(0, 2**31), st.integers(1, 7), st.booleans())
+def test_transfers_are_the_printed_sums(seed: int, t: int, domain: bool) -> None:
+    rows = matrix(seed, t, domain)
+    r = {(i + 1, j + 1): value for i, row in enumerate(rows) for j, value in enumerate(row)}
+    classes = [4 + 2 * i for i in range(t)]
+    measured = Measured(rows, [1] * len(rows[-1]), t, classes=classes)
+    learned = [r[i, i] for i in range(1, t + 1)]
+    assert METRICS["plasticity"](measured) == pytest.approx(np.mean(learned))
+    back = [r[t, i] - r[i, i] for i in range(1, t)]
+    ahead = [r[i - 1, i] - 1 / classes[i - 2] for i in range(2, t + 1) if (i - 1, i) in r]
+    for name, values in (("backward_transfer", back), ("forward_transfer", ahead)):
+        expected = pytest.approx(np.mean(values)) if values else None
+        assert METRICS[name](measured) == expected
+    assert bool(ahead) == (domain and t > 1)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 60), st.integers(1, 9))
+def test_accuracies_of_classes_are_those_of_scikit_learn(seed: int, n: int, classes: int) -> None:
+    targets, said, _ = answered(seed, n, classes)
+    measured = Measured([[0.5]], [n], 1, targets, said)
+    known = targets >= 0
+    if not known.any():
+        assert METRICS["class_mean"](measured) is METRICS["worst_class"](measured) is None
+        return
+    there = np.unique(targets[known])
+    recalls = recall_score(targets[known], said[known], labels=there, average=None, zero_division=0)
+    assert METRICS["class_mean"](measured) == pytest.approx(recalls.mean())
+    assert METRICS["worst_class"](measured) == pytest.approx(recalls.min())
+
+
+@given(st.integers(0, 2**31), st.integers(1, 60))
+def test_the_calibration_error_is_the_mean_gap_of_fifteen_bins(seed: int, n: int) -> None:
+    targets, said, sure = answered(seed, n, 5)
+    right = (targets == said).numpy()
+    bins = np.clip(np.ceil(sure.double().numpy() * 15), 1, 15)
+    gaps = [
+        (bins == b).mean() * abs(right[bins == b].mean() - sure.numpy()[bins == b].mean())
+        for b in np.unique(bins)
+    ]
+    found = METRICS["calibration_error"](Measured([[0.5]], [n], 1, targets, said, sure))
+    assert found == pytest.approx(sum(gaps), abs=1e-6)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 60))
+def test_strangers_are_told_as_scikit_learn_counts(seed: int, n: int) -> None:
+    targets, said, sure = answered(seed, n, 2)
+    sure = (sure * 5).round() / 5  # with ties
+    found = METRICS["strangers"](Measured([[0.5]], [n], 1, targets, said, sure))
+    known = targets.numpy() >= 0
+    if known.all() or not known.any():
+        assert found is None
+    else:
+        assert found == pytest.approx(roc_auc_score(known, sure.numpy()))
+
+
+@given(st.integers(0, 2**31), st.integers(1, 6), st.booleans())
+def test_the_area_over_seconds_is_the_mean_over_every_moment(
+    seed: int, t: int, domain: bool
+) -> None:
+    rows = matrix(seed, t, domain)
+    seconds = np.random.default_rng(seed).integers(1, 9, t).tolist()
+    moments = [np.mean(rows[i - 1][:i]) if i else 0.0 for i in range(t) for _ in range(seconds[i])]
+    measured = Measured(rows, [1] * len(rows[-1]), t, seconds=seconds)
+    assert METRICS["auc_seconds"](measured) == pytest.approx(np.mean(moments))
+    assert METRICS["worst_session"](measured) == min(rows[-1][:t])
+
+
+def test_a_history_notes_the_metrics_that_are_named_and_no_others() -> None:
+    history = History(("safe",), metrics=("plasticity", "auc_seconds"))
+    history.add({"safe": [0.8]}, [10], seconds={"total": 3.0, "evaluate": 1.0})
+    line = history.add({"safe": [0.6, 1.0]}, [10, 10], seconds={"total": 7.0, "evaluate": 1.0})
+    assert line["metrics"] == {
+        "plasticity": {"safe": pytest.approx(0.9)},
+        "auc_seconds": {"safe": pytest.approx(0.8 * 6 / 8)},
+    }
+    assert history.summary()["metrics"] == line["metrics"]
+
+
+def test_every_metric_that_can_be_named_has_a_number_after_a_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = ("stream=glyphs", "stream.classes=4", "stream.sessions=2", "stream.train=2")
+    run("simplecil", *words, "stream.test=2", f"metrics=[{','.join(NAMED)}]", folder=folder)
+    last = read_lines(folder / "metrics.jsonl", 2)[-1]
+    assert set(last["metrics"]) == set(NAMED)
+    none = {name for name, found in last["metrics"].items() if None in found.values()}
+    assert none == {"forward_transfer", "strangers"}  # sessions to come are not tested here
+
+
+def test_a_metric_that_is_not_there_is_refused_by_name() -> None:
+    with raises("name.unknown.near", given="plasticty", near="plasticity"):
+        load("simplecil", ["metrics=[plasticty]"])

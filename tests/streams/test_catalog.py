@@ -29,6 +29,16 @@ def test_all_named_streams_are_listed() -> None:
         "cars",
         "food101",
         "core50",
+        "office-home",
+        "flowers102",
+        "pets",
+        "aircraft",
+        "dtd",
+        "eurosat",
+        "gtsrb",
+        "cifar10",
+        "svhn",
+        "stl10",
     ]
 
 
@@ -141,9 +151,9 @@ def test_a_manifest_is_a_stream(tmp_path: Path, paint) -> None:
     ("name", "options", "refused"),
     [
         (
-            "cifar10",
+            "cifar1000",
             {},
-            partial(raises, "name.unknown.near", what="stream", given="cifar10", near="cifar100"),
+            partial(raises, "name.unknown.near", what="stream", given="cifar1000", near="cifar100"),
         ),
         (
             "glyphs",

@@ -93,7 +93,7 @@ def test_paths_may_be_path_objects() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("cifar10", "There is no stream 'cifar10'; did you mean 'cifar100'?"),
+        ("cifar1000", "There is no stream 'cifar1000'; did you mean 'cifar100'?"),
         ("foldr:/x", "There is no stream 'foldr:/x'; did you mean 'folder:PATH'?"),
         ("folder:", "The stream 'folder:' lacks what comes after the colon: write folder:PATH."),
         ("hf:", "The stream 'hf:' lacks what comes after the colon: write hf:NAME."),

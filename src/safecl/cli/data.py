@@ -1,7 +1,9 @@
-"""``safecl data …``: list, prepare and check datasets."""
+"""``safecl data …``: list, prepare, check and show datasets."""
 
+import contextlib
 import math
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +15,7 @@ NARROW = 64  # columns below which boxes and columns leave no room for words
 COLUMNS = shutil.get_terminal_size().columns
 HELP: Literal["rich"] | None = "rich" if COLUMNS >= NARROW else None
 app = typer.Typer(
-    help="Datasets: list, prepare, check.", no_args_is_help=True, rich_markup_mode=HELP
+    help="Datasets: list, prepare, check, show.", no_args_is_help=True, rich_markup_mode=HELP
 )
 
 Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
@@ -84,7 +86,8 @@ def prepare(
     if source is None and not download:
         raise SafeclError("command.data.no-source", title=dataset.title, fetch=dataset.fetch)
     if source is None:
-        source = fetch(dataset, place / "downloads" / dataset.name, say)
+        with downloading() as shown:
+            source = fetch(dataset, place / "downloads" / dataset.name, say, shown)
     lay_out(dataset, source, place, say)
 
 
@@ -109,6 +112,53 @@ def check(name: Name, words: Words = None, root: Root = None) -> None:
         for line in lines:
             say(sign + line)
     raise typer.Exit(1 if report.problems else 0)
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, typer.Argument(help="glyphs, a named dataset, or folder:PATH, csv:FILE, hf:NAME.")
+    ],
+    words: Words = None,
+    out: Annotated[Path, typer.Option(help="A folder for the sheets.")] = Path("sheets"),
+    root: Root = None,
+    per_class: Annotated[int, typer.Option(min=1, help="Pictures of each class.")] = 8,
+) -> None:
+    """Draw a sheet of each session's training pictures, a row for every class.
+
+    Example:  safecl data show glyphs   or   safecl data show folder:photos stream.step=10 --out
+    sheets
+    """
+    settings = _settings(name, words, root)
+    from safecl.streams.catalog import open_stream
+    from safecl.streams.sheets import write_sheets
+
+    if "cache" in type(settings).model_fields:
+        settings = settings.model_copy(update={"cache": False})  # they are looked at once
+    for path in write_sheets(open_stream(settings), out, per_class=per_class):
+        say(str(path))
+
+
+@contextlib.contextmanager
+def downloading() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Shows how far each file is, where there is a terminal."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from safecl.cli.terminal import make_console
+
+    console = make_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    tasks: dict[str, Any] = {}
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    ) as drawn:
+
+        def shown(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = drawn.add_task(name, total=total)
+            drawn.update(tasks[name], completed=done)
+
+        yield shown
 
 
 def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:

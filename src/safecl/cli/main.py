@@ -21,10 +21,12 @@ from safecl.cli.correct import correct, join, split
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.export import export, pull, push
+from safecl.cli.leaderboard import app as leaderboard_app
 from safecl.cli.queue import audit, queue, sort
 from safecl.cli.reproduce import reproduce
 from safecl.cli.runs import compare, runs, show
 from safecl.cli.serve import serve
+from safecl.cli.stress import stress
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
 from safecl.cli.watch import watch
@@ -47,6 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data", rich_help_panel=EXPERIMENTS)
+app.add_typer(leaderboard_app, name="leaderboard", rich_help_panel=EXPERIMENTS)
 ON_MODELS: dict[str, Callable[..., Any]] = {
     "learn": models.learn,
     "predict": models.predict,
@@ -73,7 +76,7 @@ for name, command in ON_MODELS.items():
     app.command(name, cls=models.ModelCommand)(command)
 app.command()(serve)
 app.command()(backbones)
-for other in (runs, show, compare, sweep, reproduce):
+for other in (runs, show, compare, sweep, stress, reproduce):
     app.command(rich_help_panel=EXPERIMENTS)(other)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by

@@ -22,7 +22,8 @@ class Answers:
 
     ``targets`` and ``predicted`` (by output), (n,): positions in ``classes``; a target of −1 is a
     class that the method does not know; the last output is the method's own answer. ``weights`` (by
-    output), (n,): how each counts in it.
+    output), (n,): how each counts in it. ``confidence`` (by output), (n,): the largest softmax of
+    its logits.
     """
 
     collections: Sequence[Pictures]
@@ -30,6 +31,7 @@ class Answers:
     targets: Tensor
     predicted: dict[str, Tensor]
     weights: dict[str, Tensor] = field(default_factory=dict)
+    confidence: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def counts(self) -> list[int]:
@@ -86,8 +88,8 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
         [index.get(label, -1) for pictures in collections for label in pictures.labels]
     ).long()
     weighed: list[str] = []
-    # a row per picture: each output's class, then the weights
-    found = [torch.empty(0, len(method.outputs))]
+    # a row per picture: each output's class, then each one's confidence, then the weights
+    found = [torch.empty(0, 2 * len(method.outputs))]
     method.eval()
     with fit.progress.phase(f"Session {fit.session}  {what}", len(targets)) as shown:
         for pictures in filter(len, collections):
@@ -96,15 +98,17 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
                 logits = checked(method, all_logits(method, images), len(images))
                 weights = method.weights(logits)
                 weighed = list(weights)
-                made = [*(each.argmax(dim=1) for each in logits.values()), *weights.values()]
+                largest = [each.float().softmax(dim=1).amax(dim=1) for each in logits.values()]
+                made = [*(each.argmax(dim=1) for each in logits.values()), *largest]
+                made += weights.values()
                 rows.append(torch.stack([column.float() for column in made], dim=1))
                 shown.advance(len(images) * fit.processes.count)
             found.append(fit.processes.gather(torch.cat(rows), len(pictures)).cpu())
     columns = list(torch.cat([part for part in found if len(part)] or found).T)
     said = {output: columns.pop(0).long() for output in method.outputs}
-    return Answers(
-        collections, list(method.classes), targets, said, dict(zip(weighed, columns, strict=True))
-    )
+    sure = {output: columns.pop(0) for output in method.outputs}
+    counts = dict(zip(weighed, columns, strict=True))
+    return Answers(collections, list(method.classes), targets, said, counts, sure)
 
 
 def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:

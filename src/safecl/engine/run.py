@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from safecl.engine.facts import describe, footprint, sizes
 from safecl.engine.fit import Trainer
 from safecl.engine.identity import identity
 from safecl.engine.learn import learn
-from safecl.engine.metrics import History
+from safecl.engine.metrics.history import History
 from safecl.engine.processes import Processes
 from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
@@ -44,6 +44,7 @@ def run(
     settings: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
     fresh: bool = False,
+    metrics: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Learn every session of ``stream``, evaluate after each, and keep all that is needed to go on
     after a kill.
@@ -53,7 +54,7 @@ def run(
     is emptied first.
 
     ``settings``: what the method was made from; with data and weights they say which run this is.
-    ``facts``: notes for facts.json.
+    ``facts``: notes for facts.json. ``metrics``: see ``History``.
     """
     processes = Processes(accelerator)
     progress = progress if progress is not None and processes.main else Progress()
@@ -76,7 +77,7 @@ def run(
         )
         if state and not processes.main:
             restore(method, state["tensors"], state["classes"])
-        history = History(method.outputs, lines)
+        history = History(method.outputs, lines, metrics)
         done = len(lines)
         del state
         if done == len(stream) and processes.once(
@@ -153,7 +154,10 @@ def _tested(
     about = {"name": session.name, "classes_seen": len(method.classes), "seconds": times, **notes}
     about |= {"peak_memory": fit.peak, "parameters": sizes(method), **footprint(method)}
     scores = (checked.accuracy(), checked.counts) if checked else None
-    said = {output: (answers.targets, found) for output, found in answers.predicted.items()}
+    said = {
+        output: (answers.targets, found, answers.confidence[output])
+        for output, found in answers.predicted.items()
+    }
     learned = len(stream.brought(number))
     line = history.add(answers.accuracy(), answers.counts, learned, scores, said, **about)
     return line, answers

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
-from pydantic import Field, SerializeAsAny, ValidationError
+from pydantic import Field, SerializeAsAny, ValidationError, field_validator
 
 from safecl.atomic import read_json
 from safecl.backbone.settings import BackboneSettings
@@ -25,6 +25,7 @@ from safecl.configure.layers import (
 from safecl.configure.sentences import sentence
 from safecl.configure.words import flat, nested, parse_words
 from safecl.engine.identity import deciding, digest
+from safecl.engine.metrics import choices
 from safecl.engine.settings import TrainSettings
 from safecl.entry_points import Catalog, is_installed
 from safecl.errors import SafeclError, UnknownName, unknown
@@ -59,6 +60,19 @@ class RunSettings(Settings):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bf16 where the hardware has it"
     )
+
+    metrics: tuple[str, ...] | None = Field(
+        None,
+        description="further numbers by name; those that installed packages bring if not given",
+    )
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, metrics: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in metrics or ():
+            if name not in choices():
+                raise unknown("metric", name, choices())
+        return metrics
 
     def idle(self, key: str, above: str = "") -> Idle | None:
         if key == "train.milestones" and (found := self.train.idle_milestones(self.train.epochs)):

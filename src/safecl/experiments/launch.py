@@ -195,6 +195,7 @@ def launch(
             settings=resolved,
             facts={"command": command, **named},
             fresh=fresh,
+            metrics=settings.metrics,
         )
     finally:
         for each in accelerator.trackers:

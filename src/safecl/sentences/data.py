@@ -32,11 +32,12 @@ TABLE = {
     "dataset.archive.damaged": (
         "The archive {path} cannot be unpacked ({error}); remove it and fetch it again."
     ),
-    "dataset.cifar.lacking": (
-        "{path} lacks one of the files train, test and meta of CIFAR-100's Python version."
+    "dataset.files.lacking": "{path} lacks {missing} of {name} as it is published.",
+    "dataset.files.not-published": (
+        "{place} does not hold the published files; remove it and prepare {name} again."
     ),
-    "dataset.cifar.not-prepared": (
-        "{place} does not hold the published files of CIFAR-100; prepare cifar100 again."
+    "dataset.source.not-published": (
+        "{path} cannot be read as torchvision's {reader} is published ({reason}); fetch it again."
     ),
     "dataset.not-prepared": "{title} is not in {root}; {other}, or {fetch}",
     "dataset.no-test": (
@@ -54,11 +55,8 @@ TABLE = {
     ),
     "dataset.source.no-folders": "{path} has no folders train/CLASS and test/CLASS with pictures.",
     "dataset.source.no-split": "{path} lists {name}, but its split is missing; fetch it again.",
-    "dataset.food.no-list": (
-        "{path} has no list meta/train.txt: it is not Food-101 as it is published."
-    ),
     "dataset.domainnet.lacking": "DomainNet is prepared from {needed}; missing: {missing}.",
-    "dataset.core.lacking": "{path} lacks the folders {missing} of CORe50.",
+    "dataset.domains.lacking": "{path} lacks the folders {missing} of {title}.",
     "dataset.source.no-picture": "{path} lists {name}, but the picture is missing; fetch it again.",
     "dataset.not-written": "{title} cannot be written to {root}: {reason}.",
     "dataset.archive.not-published": (

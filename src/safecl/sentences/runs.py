@@ -1,6 +1,20 @@
 """Runs, sweeps, reproductions and reports: the sentence of each code."""
 
 TABLE = {
+    "leaderboard.run.unfinished": (
+        "The run {folder} is {state}; a row of the leaderboard needs a finished one."
+    ),
+    "leaderboard.row.unreadable": "{file} is no row of a leaderboard ({reason}).",
+    "leaderboard.folder.missing": (
+        "There is no folder {board}; safecl leaderboard add makes it, or name it with --board."
+    ),
+    "stress.full.no-stream": (
+        "The full scale needs pictures of yours: name a stream, such as stream=folder:PATH."
+    ),
+    "stress.words.idle": "No run has a use for {keys}; omit what is not needed.",
+    "command.stress.no-preset": (
+        "Name one preset or more, such as safe; safecl methods lists them."
+    ),
     "run.stream.open": (
         "{key} has no effect beside a stream that is open; open it with that setting."
     ),

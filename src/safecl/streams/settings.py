@@ -36,9 +36,10 @@ DATASETS = (
         "vtab",
         "domainnet",
     ),
-    *("cars", "food101", "core50"),
+    *("cars", "food101", "core50", "office-home", "flowers102", "pets", "aircraft", "dtd"),
+    *("eurosat", "gtsrb", "cifar10", "svhn", "stl10"),
 )
-ORDERED = ("vtab", "domainnet", "core50")
+ORDERED = ("vtab", "domainnet", "core50", "office-home")
 SHUFFLED = [name for name in DATASETS if name not in ORDERED]  # whose classes have no order
 FORMS = ("folder:PATH", "csv:FILE", "hf:NAME")
 

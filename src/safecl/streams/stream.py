@@ -5,7 +5,7 @@ pictures.
 import copy
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -107,7 +107,32 @@ class Stream:
         self._held_out = held_out
         self._seed = seed
         self._joint = False
+        self._ahead = protocol == "domain"
         self._current: Session | None = None
+
+    def recut(
+        self, parts: Sequence[Part], protocol: Protocol | None = None, *, ahead: bool = False
+    ) -> "Stream":
+        """The stream of other ``parts``, made of its ``pictures``; ``ahead``: sessions to come are
+        tested as well.
+        """
+        other = Stream(
+            self.name,
+            parts,
+            protocol or self.protocol,
+            self.transform,
+            self._held_out,
+            self._seed,
+            self.split,
+        )
+        other.sized = self.sized
+        other._ahead |= ahead
+        return other
+
+    @property
+    def pictures(self) -> tuple[Pictures, Pictures]:
+        """All training and all test pictures, to cut the stream anew; a method never sees it."""
+        return join([p.train for p in self._parts]), join([p.test for p in self._parts])
 
     def joint(self) -> "Stream":
         """The same stream with a single session that brings every class and training picture, for
@@ -185,7 +210,7 @@ class Stream:
         """The parts to test on after session ``number``: a domain stream is tested on the domains
         to come as well.
         """
-        return range(1, len(self._parts) + 1) if self.protocol == "domain" else self.brought(number)
+        return range(1, len(self._parts) + 1) if self._ahead else self.brought(number)
 
     @property
     def shorter_side(self) -> int:
@@ -273,22 +298,23 @@ def class_incremental(
     """Sessions of new classes: ``first`` of them, then ``step`` each time, then what is left."""
     if first < 1 or step < 1:
         raise SafeclError("stream.session.no-class", first=first, step=step)
-    bounds = [0, *range(first, len(order), step), len(order)]
-    where_train = positions(train.labels)
-    where_test = positions(test.labels)
+    ends = [*range(first, len(order), step), len(order)]
+    return in_sizes(train, test, order, [end - start for start, end in pairwise([0, *ends])])
+
+
+def in_sizes(
+    train: Pictures, test: Pictures, order: Sequence[Label], sizes: Sequence[int]
+) -> list[Part]:
+    """Sessions of new classes in their ``order``, as many in each as ``sizes`` says."""
+    learned = positions(train.labels)
+    held = positions(test.labels)
     parts = []
-    for start, stop in pairwise(bounds):
+    for start, stop in pairwise(accumulate(sizes, initial=0)):
         name = f"classes {start + 1}-{stop}" if stop > start + 1 else f"class {stop}"
         classes = tuple(order[start:stop])
-        mine = train.subset([i for c in classes for i in where_train.get(c, [])])
-        parts.append(
-            Part(
-                name,
-                classes,
-                mine,
-                test.subset([i for c in classes for i in where_test.get(c, [])]),
-            )
-        )
+        mine = train.subset([i for c in classes for i in learned.get(c, [])])
+        tests = test.subset([i for c in classes for i in held.get(c, [])])
+        parts.append(Part(name, classes, mine, tests))
     return parts
 
 

@@ -91,18 +91,20 @@ PROCESSED: dict[str, tuple[str, list[str]]] = {
 def miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], Path]:
     """Prepare a dataset from a miniature, whose md5 and counts are not the published ones."""
     monkeypatch.setenv("SAFECL_CACHE", "off")
-    monkeypatch.setattr(
-        "torchvision.datasets.cifar.check_integrity", lambda path, md5: Path(path).is_file()
-    )
+    for module in ("cifar", "flowers102", "stl10", "svhn"):
+        monkeypatch.setattr(
+            f"torchvision.datasets.{module}.check_integrity",
+            lambda path, md5: Path(path).is_file(),
+        )
 
     def lay_out(name: str, source: Path) -> Path:
         dataset = DATASETS[name]
-        if source.is_file():
-            archives = tuple(
-                replace(a, md5=md5_of(source)) if a.name == source.name else a
-                for a in dataset.archives
-            )
-            dataset = replace(dataset, archives=archives)
+        files = [source] if source.is_file() else source.iterdir()
+        here = {file.name: file for file in files if file.is_file()}
+        archives = tuple(
+            replace(a, md5=md5_of(here[a.name])) if a.name in here else a for a in dataset.archives
+        )
+        dataset = replace(dataset, archives=archives)
         prepare(dataset, source, tmp_path / "root")
         return tmp_path / "root"
 
@@ -268,7 +270,7 @@ def test_files_that_are_not_those_of_cifar_are_refused_unopened(
     for name in ("train", "test", "meta"):
         (tmp_path / "cifar-100-python").mkdir(exist_ok=True)
         (tmp_path / "cifar-100-python" / name).write_bytes(data)
-    with raises("dataset.cifar.not-prepared"):
+    with raises("dataset.files.not-published", name="cifar100"):
         open_stream("cifar100", root=tmp_path)
     assert "it ran" not in capsys.readouterr().out
 
@@ -352,6 +354,16 @@ def test_the_sheet_of_facts_is_what_the_datasets_say() -> None:
         "cars": (196, (8_144, 8_041), 16, 20),
         "food101": (101, (75_750, 25_250), 11, 10),
         "core50": (50, (119_894, 44_972), 50, 50),
+        "office-home": (65, (12_470, 3_118), 65, 65),
+        "flowers102": (102, (2_040, 6_149), 12, 10),
+        "pets": (37, (3_680, 3_669), 7, 10),
+        "aircraft": (100, (6_667, 3_333), 10, 10),
+        "dtd": (47, (3_760, 1_880), 7, 10),
+        "eurosat": (10, (21_600, 5_400), 2, 2),
+        "gtsrb": (43, (26_640, 12_630), 3, 5),
+        "cifar10": (10, (50_000, 10_000), 2, 2),
+        "svhn": (10, (73_257, 26_032), 2, 2),
+        "stl10": (10, (5_000, 8_000), 2, 2),
     }
     assert {
         name: (d.classes, next(iter(d.counts.values())), d.first, d.step)
@@ -361,6 +373,7 @@ def test_the_sheet_of_facts_is_what_the_datasets_say() -> None:
         "vtab",
         "domainnet",
         "core50",
+        "office-home",
     ]
     assert tuple(DATASETS) == NAMES
     for dataset in DATASETS.values():

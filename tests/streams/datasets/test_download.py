@@ -22,6 +22,7 @@ from tests.conftest import raises
 class Site:
     """What the server does. ``cut``: answers stop after so many bytes. ``asked``: how often.
 
+    ``mark``: the ETag of the file, by which parts of it may be asked for; ``sent``: all bytes.
     ``silent``: then nothing more comes, and nobody hangs up, until ``over``.
     """
 
@@ -30,16 +31,27 @@ class Site:
     kind: str = "application/octet-stream"
     cut: int | None = None
     asked: int = 0
+    mark: str = ""
+    sent: int = 0
     silent: bool = False
     over: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
         self.asked += 1
-        request.send_response(200)
+        known = self.mark and request.headers.get("If-Range") == self.mark
+        begun = int(request.headers["Range"][len("bytes=") : -1]) if known else 0
+        if begun > len(self.data):
+            request.send_error(416)
+            return
+        request.send_response(206 if begun else 200)
         request.send_header("Content-Type", self.kind)
-        request.send_header("Content-Length", str(len(self.data)))
+        request.send_header("Content-Length", str(len(self.data) - begun))
+        if self.mark:
+            request.send_header("ETag", self.mark)
         request.end_headers()
-        request.wfile.write(self.data[: self.cut])
+        rest = self.data[begun : self.cut]
+        self.sent += len(rest)
+        request.wfile.write(rest)
         if self.silent:
             self.over.wait(60)
 
@@ -79,6 +91,41 @@ def test_a_download_that_broke_off_leaves_nothing_and_one_that_is_there_is_not_f
     site.cut = None
     assert get(site, tmp_path) == site.data == get(site, tmp_path) and site.asked == 2
     assert [path.name for path in tmp_path.iterdir()] == ["x.bin"]
+
+
+def test_a_download_that_broke_off_resumes(tmp_path: Path, site: Site) -> None:
+    site.mark = '"first"'
+    site.cut = 2000
+    with raises("dataset.download.failed", error=re.compile("got only 2000 out of 5000 bytes")):
+        get(site, tmp_path)
+    site.cut = None
+    said: list[tuple[str, int, int | None]] = []
+    fetch(
+        Archive("x.bin", hashlib.md5(site.data).hexdigest(), f"{site.url}/x.bin"),
+        tmp_path / "x.bin",
+        shown=lambda *what: said.append(what),
+    )
+    assert (tmp_path / "x.bin").read_bytes() == site.data and site.sent == 5000
+    assert said[-1] == ("x.bin", 5000, 5000)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.bin"]
+
+
+def test_a_download_of_a_file_that_has_changed_starts_over(tmp_path: Path, site: Site) -> None:
+    site.mark = '"first"'
+    site.cut = 2000
+    with raises("dataset.download.failed"):
+        get(site, tmp_path)
+    site.mark = '"second"'
+    site.cut = None
+    site.data = os.urandom(4000)
+    assert get(site, tmp_path) == site.data
+
+
+def test_a_beginning_longer_than_the_file_starts_over(tmp_path: Path, site: Site) -> None:
+    site.mark = '"first"'
+    (tmp_path / "x.bin.partial").write_bytes(b"x" * 6000)
+    (tmp_path / "x.bin.mark").write_text(site.mark)
+    assert get(site, tmp_path) == site.data
 
 
 def test_a_download_that_is_not_the_published_file_is_removed(tmp_path: Path, site: Site) -> None:

@@ -1,5 +1,5 @@
-"""The seven benchmarks of the paper and three that its peers use: facts in a table, code where one
-needs its own.
+"""The seven benchmarks of the paper and fourteen that its peers use: facts in a table, code where
+one needs its own.
 """
 
 from importlib.resources import files
@@ -8,20 +8,30 @@ from typing import Any
 import yaml
 
 from safecl.entry_points import Catalog
-from safecl.streams.datasets import cifar100, plans
+from safecl.streams.datasets import libraries, plans
 from safecl.streams.datasets.dataset import Dataset
 
+ARRAYS = (libraries.CIFAR100, libraries.CIFAR10, libraries.SVHN, libraries.STL10)
 CODE: dict[str, dict[str, Any]] = {
-    "cifar100": {"plan": cifar100.plan, "reader": cifar100.read},
+    **{one.name: {"plan": one.plan, "reader": one.read} for one in ARRAYS},
+    "imagenet-r": {"plan": plans.processed_or_drawn},
+    "imagenet-a": {"plan": plans.processed_or_drawn},
     "cub": {"plan": plans.cub},
     "domainnet": {"plan": plans.domainnet, "domains": plans.DOMAINNET_DOMAINS},
-    "cars": {"plan": plans.official},
-    "food101": {"plan": plans.food101},
+    "cars": {"plan": libraries.cars},
+    "food101": {"plan": libraries.FOOD},
     "core50": {
         "plan": plans.core50,
         "domains": plans.CORE50_DOMAINS,
         "tested_with": plans.CORE50_DOMAINS[0],
     },
+    "office-home": {"plan": plans.office_home, "domains": plans.OFFICE_HOME_DOMAINS},
+    "flowers102": {"plan": libraries.FLOWERS},
+    "pets": {"plan": libraries.PETS},
+    "aircraft": {"plan": libraries.AIRCRAFT},
+    "dtd": {"plan": libraries.TEXTURES},
+    "eurosat": {"plan": libraries.EUROSAT},
+    "gtsrb": {"plan": libraries.SIGNS},
 }
 FACTS: dict[str, dict[str, Any]] = yaml.safe_load(
     files(__package__).joinpath("facts.yaml").read_text("utf-8")

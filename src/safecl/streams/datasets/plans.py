@@ -12,12 +12,17 @@ from safecl.streams.pictures.kinds import EXTENSIONS, hidden
 
 PROCESSED = "processed"
 OFFICIAL = "official"
+DRAWN = "drawn"
 SPLITS = {
     PROCESSED: "the split fixed in the processed archive, as the field reports it",
     OFFICIAL: "the split published with the pictures",
+    DRAWN: "a fifth of every class drawn for testing by safecl, as none is published",
 }
+TEST_FRACTION = 0.2  # of every class, where a split is drawn
+SPLIT_SEED = 1993
 CORE50_DOMAINS = ("s1", "s2", "s4", "s5", "s6", "s8", "s9", "s11")  # the order of the sessions
 CORE50_TESTED = ("s3", "s7", "s10")
+OFFICE_HOME_DOMAINS = ("Art", "Clipart", "Product", "Real World")  # the order of the sessions
 # the order of the sessions
 DOMAINNET_DOMAINS = (
     "real",
@@ -47,9 +52,58 @@ def processed(sources: Sequence[Source]) -> Plan:
     return Plan(PROCESSED, moves)
 
 
-def official(sources: Sequence[Source]) -> Plan:
-    """As processed, by the flag of the official annotations."""
-    return Plan(OFFICIAL, processed(sources).moves)
+def processed_or_drawn(sources: Sequence[Source]) -> Plan:
+    """As processed, or the official archive of ``class/picture``, of which a split is drawn."""
+    if any(found for _, found in moved(sources, _below_split)):
+        return processed(sources)
+    plan = Plan(DRAWN, [(one, drawn_moves(pictures_of(one.names))) for one in sources])
+    if not any(found for _, found in plan.moves):
+        raise SafeclError("dataset.source.no-folders", path=sources[0].path)
+    return plan
+
+
+def office_home(sources: Sequence[Source]) -> Plan:
+    """``…/domain/class/picture``; there is no split, so one is drawn in every domain."""
+    moves: Moves = []
+    for source in sources:
+        names = pictures_of(source.names)
+        found: dict[str, str] = {}
+        for domain in OFFICE_HOME_DOMAINS:
+            own = [name for name in names if PurePosixPath(name).parts[-3:-2] == (domain,)]
+            for name, to in drawn_moves(own).items():
+                found[name] = to.replace("/", f"/{domain}/", 1)
+        moves.append((source, found))
+    there = {to.split("/")[1] for _, found in moves for to in found.values()}
+    if missing := [domain for domain in OFFICE_HOME_DOMAINS if domain not in there]:
+        raise SafeclError(
+            "dataset.domains.lacking",
+            path=sources[0].path,
+            missing=", ".join(missing),
+            title="Office-Home",
+        )
+    return Plan(DRAWN, moves)
+
+
+def drawn_moves(names: Iterable[str]) -> dict[str, str]:
+    """``train|test/class/picture`` for each ``…/class/picture``: a fifth of every class is drawn
+    for testing, at least one picture of two.
+    """
+    import numpy as np
+
+    random = np.random.RandomState(SPLIT_SEED)
+    members: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if name.count("/"):
+            members.setdefault(PurePosixPath(name).parts[-2], []).append(name)
+    moves = {}
+    for label in sorted(members):
+        mine = members[label]
+        held = min(max(1, round(TEST_FRACTION * len(mine))), len(mine) - 1)
+        tested = {mine[i] for i in random.permutation(len(mine))[:held]}
+        for name in mine:
+            part = "test" if name in tested else "train"
+            moves[name] = f"{part}/{label}/{PurePosixPath(name).name}"
+    return moves
 
 
 def cub(sources: Sequence[Source]) -> Plan:
@@ -67,18 +121,6 @@ def cub(sources: Sequence[Source]) -> Plan:
         raise SafeclError("dataset.source.no-split", path=sources[0].path, name=strange[0])
     return by_lists(
         sources, {path: f"{parts[training[number]]}/{path}" for number, path in paths.items()}
-    )
-
-
-def food101(sources: Sequence[Source]) -> Plan:
-    """The archive with its lists ``meta/train.txt`` and ``meta/test.txt`` of ``class/number``."""
-    lists = contents(sources, "train.txt", "test.txt")
-    if len(lists) < 2:
-        raise SafeclError("dataset.food.no-list", path=sources[0].path)
-    parts = {PurePosixPath(name).stem: _lines(data) for name, data in lists.items()}
-    return by_lists(
-        sources,
-        {f"{line}.jpg": f"{part}/{line}.jpg" for part, lines in parts.items() for line in lines},
     )
 
 
@@ -111,7 +153,12 @@ def core50(sources: Sequence[Source]) -> Plan:
     ]
     places = {name: name.split("/")[0] for name in names if name.count("/") == 2}
     if missing := [place for place in parts if place not in places.values()]:
-        raise SafeclError("dataset.core.lacking", path=sources[0].path, missing=", ".join(missing))
+        raise SafeclError(
+            "dataset.domains.lacking",
+            path=sources[0].path,
+            missing=", ".join(missing),
+            title="CORe50",
+        )
     return by_lists(
         sources,
         {name: f"{parts[place]}/{name}" for name, place in places.items() if place in parts},

@@ -14,7 +14,7 @@ from safecl.streams.datasets.dataset import RECORD, Dataset
 from safecl.streams.datasets.plans import SPLITS
 
 Say = Callable[[str], None]
-LISTS = ".txt"  # the ending of published files that are not archives
+LISTS = (".txt", ".mat")  # the endings of published files that are not archives
 
 
 def prepare(dataset: Dataset, source: Path, root: Path, say: Say = lambda line: None) -> Path:

@@ -1,0 +1,1 @@
+"""Methods put through what is harder than ten equal sessions, in one table."""
