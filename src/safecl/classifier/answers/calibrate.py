@@ -20,11 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.classifier.answers.enough import interval, mean_over
-from safecl.classifier.modelfile.rows import LABELS
+from safecl.classifier.modelfile.rows import LABELS, LOOK
 from safecl.heads.left_out import LeftOut, one_of_each
 from safecl.heads.solve import factors_kept
 from safecl.methods.method import Judging, Method
 from safecl.runtime.answer import is_calibrated, thresholds
+from safecl.runtime.drift import looks, rounded
 
 KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
 MAX_JUDGED = 1024  # pictures that are left out in turn after a session
@@ -50,6 +51,11 @@ def chosen(targets: Tensor, each: int = KEPT_PER_CLASS) -> Tensor:
 def some(count: int, most: int = MAX_JUDGED) -> Tensor:
     """At most ``most`` of ``count`` positions, drawn evenly and always the same: (n,)."""
     if count <= most:
+def looked(images: Tensor) -> Tensor:
+    """``runtime.drift.looks`` of images (N, 3, H, W) in [0, 1]: (N, 6)."""
+    return torch.stack(looks(images), dim=1)
+
+
         return torch.arange(count)
     return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:most].sort().values
 
@@ -141,7 +147,7 @@ def recalled(method: Method, kept: Mapping[str, Tensor], rows: Tensor) -> dict[s
     ``rows``.
     """
     own = {name: each[rows].to(method.backbone.device) for name, each in kept.items()}
-    features = {name: own[name].float() for name in own if name not in LABELS}
+    features = {name: own[name].float() for name in own if name not in (*LABELS, LOOK)}
     return (method.judging or Judging()).recall(features, own["targets"])
 
 
@@ -161,7 +167,8 @@ def recalibrate(
     strangers = stranger_answers(method, features, targets, seen)
     own = once(kept["hashes"][rows], targets)
     like = None if likeness is None else likeness[own]
-    return calibrate(targets[own], logits[own], halved[own], like, strangers)
+    look = kept[LOOK][rows][own] if LOOK in kept else None
+    return calibrate(targets[own], logits[own], halved[own], like, strangers, look)
 
 
 def calibrate(
@@ -173,8 +180,9 @@ def calibrate(
 ) -> dict[str, Any] | None:
     """What calibrates a model, and how good it is, fit for JSON; None without pictures.
 
-    From classes (n,) of pictures, what ``left_out_answers`` gives of them, and
-    ``stranger_answers``; a likeness that some lack is not used.
+    look: Tensor | None = None,
+    From classes (n,) of pictures, what ``left_out_answers`` gives of them, ``stranger_answers``,
+    and how they look (n, 6), NaN where nobody knows; a likeness that some lack is not used.
     """
     if not len(targets):
         return None
@@ -201,8 +209,13 @@ def calibrate(
         found["weights"] = [*WEIGHTS]
     known = unknown_score(logits, likeness, found)
     scores: list[list[float]] = [[] for _ in range(logits.shape[1])]
-    for answer, score in sorted(zip(answers.tolist(), known.tolist(), strict=True)):
-        scores[answer].append(float(f"{score:.6g}"))
+    seen: list[list[list[float]]] = [[] for _ in range(logits.shape[1])]
+    for i in known.argsort(stable=True).tolist():
+        scores[int(answers[i])].append(float(f"{float(known[i]):.6g}"))
+        if look is not None:
+            seen[int(answers[i])].append(
+                rounded(look[i].tolist()) if look[i].isfinite().all() else []
+            )
     found["scores"] = scores
     found["strangers"] = None if strangers is None else _noticed(*strangers, found)
     p = probabilities(logits, found, known)
@@ -210,6 +223,7 @@ def calibrate(
         sure = p.amax(dim=1)
         found |= {"error": expected_error(sure, correct), "bins": reliability(sure, correct)}
     columns = (torch.ones_like(correct), correct, halved.argmax(dim=1) == targets)
+    found["looks"] = None if look is None else seen
     classes = torch.stack(
         [targets.bincount(rows.double(), logits.shape[1]) for rows in columns], dim=1
     )
