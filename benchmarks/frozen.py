@@ -30,11 +30,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from unknowns import auroc
+from unknowns import auroc, left_out, mahalanobis
 
+from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
-from safecl.classifier.answers.calibrate import calibrate, probabilities, unknown_score
+from safecl.classifier.answers.calibrate import (
+    WEIGHTS,
+    calibrate,
+    probabilities,
+    unknown_score,
+)
 from safecl.heads.gaussians import SharedGaussians
 from safecl.heads.left_out import LeftOut, one_of_each
 from safecl.heads.nearest import NearestMean
@@ -91,22 +97,35 @@ CELLS = [
 ]
 
 
+def network_of(assets: Path, backbone: str) -> Backbone:
+    settings = {"name": "safecl_micro"}
+    if backbone != "micro":
+        file = {"vit_tiny": "vit_tiny_augreg"}.get(backbone, backbone)
+        settings = {
+            "name": "vit_tiny_patch16_224",
+            "weights": str(assets / f"{file}.safetensors"),
+        }
+    return load_backbone(BackboneSettings.model_validate(settings))
+
+
+def files(assets: Path, data: str) -> dict[str, list[Path]]:
+    """By class, some of its pictures."""
+    paths: dict[str, list[Path]] = {}
+    for path in sorted((assets / SETS[data]).glob("*/**/*.*")):
+        paths.setdefault(path.parent.name, []).append(path)
+    return {
+        label: random.Random(label).sample(own, min(MOST, len(own))) for label, own in paths.items()
+    }
+
+
 def features(assets: Path, folder: Path, data: str, backbone: str) -> dict[str, Tensor]:
     """By class, the features (n, d) of some of its pictures."""
     file = folder / f"{SETS[data]}_{backbone}.pt"
     if file.exists():
         return dict(torch.load(file))
-    settings = {"name": "safecl_micro"}
-    if backbone != "micro":
-        weights = str(assets / "vit_tiny_augreg.safetensors")
-        settings = {"name": "vit_tiny_patch16_224", "weights": weights}
-    network = load_backbone(BackboneSettings.model_validate(settings))
-    paths: dict[str, list[Path]] = {}
-    for path in sorted((assets / SETS[data]).glob("*/**/*.*")):
-        paths.setdefault(path.parent.name, []).append(path)
+    network = network_of(assets, backbone)
     found = {}
-    for label, own in paths.items():
-        own = random.Random(label).sample(own, min(MOST, len(own)))
+    for label, own in files(assets, data).items():
         pictures = FilePictures([File.at(path) for path in own], [label] * len(own))
         views = batches(pictures, range(len(own)), 64, "plain", Transform(network.size))
         with torch.no_grad():
@@ -134,8 +153,13 @@ class Model:
         out = LeftOut(y, one_of_each(y))
         self.left = self.head.logits(x, out)
         self.like = -self.nearest(x, out)
-        self.calibration = calibrate(y, self.left, self.left, self.like)
+        # Each class is asked about as if it had not been learned: all of its rows leave the sums.
+        gone = LeftOut(y, y)
+        z = self.head.logits(x, gone).scatter(1, y[:, None], -1e9)
+        self.stand_ins = (z, -self.nearest(x, gone))
+        self.calibration = calibrate(y, self.left, self.left, self.like, self.stand_ins)
         assert self.calibration is not None
+        self.fixed = {**self.calibration, "weights": [*WEIGHTS]}
         pairs = ((z.mean(), z.std()) for z in (self.left.amax(dim=1), self.like))
         self.before = {**self.calibration, "weights": None, "scales": [*pairs]}
 
@@ -189,49 +213,45 @@ def audit(x: Tensor, y: Tensor, seed: int) -> dict[str, float]:
 
 
 def by_score(
-    model: Model, x: Tensor, z: Tensor, like: Tensor, others: Tensor | None = None
+    model: Model, x: Tensor, z: Tensor, like: Tensor, groups: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """How known pictures look: (n,) by score; ``others`` (n, N): which learned ones to compare
-    with.
+    """How known pictures look: (n,) by score; ``groups`` (N,): x are the learned ones, each of
+    which is compared with those of other groups.
     """
+    others = None if groups is None else groups[:, None] != groups
+    if groups is None:
+        relative = mahalanobis(x, model.x, model.y)
+    else:
+        relative = left_out(mahalanobis, model.x, model.y, groups)
     temperature = model.calibration["temperature"]
     similar = F.normalize(x, dim=1) @ F.normalize(model.x, dim=1).T
     similar = similar if others is None else similar.masked_fill(~others, -1)
     top = z.topk(2, dim=1).values
+    p = torch.softmax(z / temperature, dim=1)
+    largest = p.topk(min(10, p.shape[1] - 1), dim=1).values.double()
     return {
-        "sum": unknown_score(z, like, model.calibration),
+        "sum, fitted": unknown_score(z, like, model.calibration),
+        "sum": unknown_score(z, like, model.fixed),
         "smooth minimum": unknown_score(z, like, model.before),
         "largest logit": z.amax(dim=1),
         "energy": temperature * (z / temperature).logsumexp(dim=1),
         "margin": top[:, 0] - top[:, 1],
         "Mahalanobis": like,
         "nearest neighbours": similar.topk(5, dim=1).values[:, -1],
-        "norm": x.norm(dim=1),
+        "relative Mahalanobis": relative,
+        "probability": p.amax(dim=1),
+        "GEN": -(largest * (1 - largest)).clamp(min=0).pow(0.1).sum(dim=1),
     }
 
 
 def strangers(model: Model, parts: dict[str, Tensor]) -> dict[str, Any]:
     """By score, how well it tells strangers, and what classes left out say of that."""
-    n = len(model.y)
-    groups = one_of_each(model.y)
-    apart = groups[:, None] != groups
-    known = by_score(model, model.x, model.left, model.like, apart)
+    known = by_score(model, model.x, model.left, model.like, one_of_each(model.y))
     new = {
         part: by_score(model, x, model.head.logits(x), -model.nearest(x))
         for part, x in parts.items()
     }
-    # Each class is asked about as if it had not been learned: all of its rows leave the sums.
-    z = model.head.logits(model.x, LeftOut(model.y, model.y))
-    z = z.scatter(1, model.y[:, None], -1e9)
-    like = torch.zeros(n)
-    for c in model.y.unique().tolist():
-        rest = model.y != c
-        gaussians = SharedGaussians(model.x.shape[1])
-        gaussians.add(model.x[rest], model.y[rest] - (model.y[rest] > c).long())
-        nearest = NearestMean(model.x.shape[1])
-        nearest.follow(gaussians)
-        like[~rest] = -nearest(model.x[~rest])
-    stand_ins = by_score(model, model.x, z, like, model.y[:, None] != model.y)
+    stand_ins = by_score(model, model.x, *model.stand_ins, model.y)
     found: dict[str, Any] = {}
     for name, own in known.items():
         limit = quantile(own.sort().values.tolist(), RATE)
@@ -243,12 +263,14 @@ def strangers(model: Model, parts: dict[str, Tensor]) -> dict[str, Any]:
                 for part in ("near", "far")
             },
         }
-    limits = torch.from_numpy(thresholds(model.calibration, RATE, z.shape[1]))
+    limits = torch.from_numpy(thresholds(model.calibration, RATE, len(model.calibration["scores"])))
     shown = {
-        part: (rows["sum"] < limits[model.head.logits(parts[part]).argmax(dim=1)])
+        part: (rows["sum, fitted"] < limits[model.head.logits(parts[part]).argmax(dim=1)])
         for part, rows in new.items()
     }
     found["as models use it"] = {part: float(rows.double().mean()) for part, rows in shown.items()}
+    noticed, asked = model.calibration["strangers"]
+    found["as models use it"]["said of near"] = noticed / asked
     return found
 
 
@@ -309,9 +331,9 @@ def summary(lines: list[dict[str, Any]]) -> Iterator[str]:
     for line in lines:
         scores = {k: v for k, v in line["strangers"].items() if "estimated" in v}
         chosen = max(scores, key=lambda name: scores[name]["estimated"][1])
-        today.append(scores["sum"])
+        today.append(scores["sum, fitted"])
         best.append(scores[chosen])
-    for name, each in (("sum", today), ("chosen by classes left out", best)):
+    for name, each in (("sum, fitted", today), ("chosen by classes left out", best)):
         shares = {part: round(mean(one[part][1] for one in each), 3) for part in ("near", "far")}
         yield f"{name}: {shares}"
     off = [abs(one["estimated"][1] - one["near"][1]) for one in today]

@@ -12,10 +12,11 @@ import argparse
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
 from scipy.stats import betabinom, binom
@@ -1001,6 +1002,30 @@ def piloted() -> list[str]:
     return table
 
 
+def drift() -> list[str]:
+    """Streams with an alarm, and changed pictures before it."""
+    found = lines("drift_cpu.jsonl")
+    table = head(
+        "stream", "streams", "false alarms", "noticed", "pictures, median", "most", "named"
+    )
+    for name in ("quiet", "sorted"):
+        rows = [at for run in found for at in run[name]]
+        table.append(row(name, len(rows), sum(at is not None for at in rows), "", "", "", ""))
+    changes = list(dict.fromkeys(key.partition(",")[0] for key in found[0] if ", " in key))
+    for change in changes:
+        own = [run[key] for run in found for key in run if key.startswith(f"{change}, ")]
+        delays = [delay for _, some, _ in own for delay in some]
+        seen = sorted(delay for delay in delays if delay is not None and delay > 0)
+        words = Counter[str]()
+        for *_, named in own:
+            words.update(named)
+        named = ", ".join(f"{word} {count}" for word, count in words.most_common(2))
+        false = sum(alarms for alarms, *_ in own)
+        told = (len(delays), false, len(seen), median(seen), seen[-1], named)
+        table.append(row(change, *told))
+    return table
+
+
 def sets() -> list[str]:
     """Sets of classes beside those of softmax, on the same models."""
     found = lines("frozen_cpu.jsonl")
@@ -1083,6 +1108,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         strangers,
         frozen_scores,
         blocks,
+        drift,
         sets,
         tuning,
         piloted,

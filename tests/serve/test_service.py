@@ -23,7 +23,7 @@ from safecl.errors import SafeclError
 from safecl.serve.jobs import NICENESS
 from tests.conftest import raises
 
-from .conftest import Service, text
+from .conftest import Service, png, text
 
 Start = Callable[..., Any]
 
@@ -581,3 +581,46 @@ def test_traces_are_sent_only_where_that_is_asked_for(
     with start(model_file):
         pass
     assert given["telemetry"] == {"auto_configure": sent}
+
+
+def test_it_tells_that_pictures_have_changed_until_the_model_learns_them(
+    start: Start, model_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.safecl"
+    path.write_bytes(model_file.read_bytes())
+    with start(path) as one:
+        images, labels = one.draw("abcd", 10, 9)
+        get = one.client.get
+        quiet = {"pictures": [text(png(image)) for image in images]}
+        dark = [text(png(image // 3)) for image in images]
+        ask = "/api/models/m/predict"
+        first = one.client.post(ask, json=quiet).json()
+        assert "drift" not in first and 'safecl_drift_alarm{model="m"} 0\n' in get("/metrics").text
+        said = one.client.post(ask, json={"pictures": dark}).json()["drift"]
+        assert "pictures look different from those taught: they are " in said
+        assert get("/health").json() == {"status": "UP", "drifts": {"m": said}}
+        assert one.about["drift"]["alarm"] and one.about["drift"]["told"] == said
+        assert 'safecl_drift_alarm{model="m"} 1\n' in get("/metrics").text
+        assert one.client.post(ask, json=quiet).json()["answers"] == first["answers"]
+        taught = [{"data": data, "label": label} for data, label in zip(dark, labels, strict=True)]
+        assert one.job("correct", {"pictures": taught})["state"] == "done"
+        assert not one.about["drift"]["alarm"] and get("/health").json() == {"status": "UP"}
+
+
+def test_sets_are_the_same_by_the_protocol_as_by_the_service(service: Service) -> None:
+    pictures = service.pictures("ab", 2)
+    data = list(map(text, pictures))
+    given = {"name": "pictures", "shape": [4], "datatype": "BYTES", "data": data}
+    body = {"inputs": [given], "parameters": {"sets": 0.8, "unknown": 0.1}}
+    answer = service.client.post("/v2/models/m/infer", json=body).json()
+    found = {one["name"]: one for one in answer["outputs"]}
+    own = [service.ask(one, sets=0.8, unknown=0.1)["answers"][0] for one in pictures]
+    assert list(map(json.loads, found["set"]["data"])) == [one["set"] for one in own]
+    assert found["unknown"]["data"] == [one["unknown"] for one in own]
+    plain = service.client.post("/v2/models/m/infer", json={"inputs": [given]}).json()
+    assert "set" not in [one["name"] for one in plain["outputs"]]
+    for sets in (0, 1, "many", True):
+        wrong = service.client.post(
+            "/v2/models/m/infer", json=body | {"parameters": {"sets": sets}}
+        )
+        assert wrong.status_code == 422 and wrong.json()["code"] == "serve.protocol.sets"

@@ -43,6 +43,7 @@ from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
 from safecl.runtime.answer import Answer, as_array
+from safecl.runtime.drift import Drift
 from safecl.settings import flatten, refuse_idle
 from safecl.streams.catalog import transform_of
 from safecl.streams.labels import MAX_NAME_LENGTH, check_name, sorted_classes
@@ -405,6 +406,14 @@ class ContinualClassifier(Estimator):
         looking = Looking(self._snapshot(), unknown)
         looking.look(unlabelled(pictures))
         return looking.first(count)
+
+    def drift(self, pictures: Any, before: Drift | None = None) -> Drift:
+        """Whether pictures, in the order in which they came, look as those that were taught: see
+        ``Drift``.
+
+        ``before``: goes on with these, unless the model has learned since; then it begins anew.
+        """
+        return self._snapshot().drift(pictures, before)
 
     def audit(self, pictures: Any = None) -> "Audit":
         """Which learned pictures do harm, the worst first; pictures under two labels; classes that

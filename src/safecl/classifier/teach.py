@@ -26,6 +26,7 @@ from safecl.classifier.answers.calibrate import (
     can_be_left_out,
     chosen,
     left_out_answers,
+    looked,
     once,
     probabilities,
     recalled,
@@ -36,7 +37,7 @@ from safecl.classifier.answers.enough import needed
 from safecl.classifier.data import hashes, ready
 from safecl.classifier.model import Model, new_header
 from safecl.classifier.modelfile.history import after, counts, step
-from safecl.classifier.modelfile.rows import LABELS
+from safecl.classifier.modelfile.rows import LABELS, LOOK, stacked
 from safecl.classifier.modelfile.state import (
     Recording,
     State,
@@ -61,6 +62,7 @@ from safecl.lines import counted, naming
 from safecl.methods.method import Method
 from safecl.methods.parts import heads_of
 from safecl.runtime.answer import is_calibrated, one_class
+from safecl.runtime.drift import LOOKS
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, join, spread
 from safecl.streams.stream import Session, Stream
@@ -233,7 +235,7 @@ def teach(
     _check_finite({**state.tensors, **state.base})
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
-    state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
+    state = replace(state, seen=stacked(state.seen, {"hashes": fresh.marks, "classes": targets}))
     state, calibration, told = look_back(
         state, method, views, targets, transform, stop, recording.given
     )
@@ -264,13 +266,6 @@ def _check_finite(tensors: Mapping[str, Tensor]) -> None:
     """Refuse what a session has made of them, where any is no longer finite."""
     if (name := not_finite(tensors)) is not None:
         raise SafeclError("learn.diverged", tensor=name)
-
-
-def _grown(rows: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name: torch.cat([rows[name], added]) if name in rows else added
-        for name, added in more.items()
-    }
 
 
 @torch.no_grad()
@@ -352,7 +347,14 @@ def look_back(
     logits, halved, likeness = left_out_answers(method, left, every[rest])
     like = None if likeness is None else likeness[judged]
     strangers = stranger_answers(method, left, every[rest], state.seen)
-    calibration = calibrate(every[rest][judged], logits[judged], halved[judged], like, strangers)
+    loader = DeviceLoader(views, transform, method.backbone.device)
+    seen = torch.cat([looked(images).cpu() for images in loader.plain(here[picked].tolist())])
+    look = torch.full((len(every), len(LOOKS)), torch.nan)
+    look[: len(older)] = kept[LOOK][older] if LOOK in kept else torch.nan
+    look[len(older) + picked] = seen
+    calibration = calibrate(
+        every[rest][judged], logits[judged], halved[judged], like, strangers, look[rest][judged]
+    )
     recent = (rest >= len(older)) & is_calibrated(calibration)
     p = probabilities(logits, calibration)[recent]
     odd = suspects(p, every[rest][recent])[:MAX_SUSPECTS]
@@ -375,8 +377,8 @@ def look_back(
         ],
     }
     more = {name: rows[picked].half() for name, rows in keeping.items()}
-    more |= {"targets": own[picked], "hashes": marks[picked]}
-    return replace(state, kept=_grown(kept, more)), calibration, told
+    more |= {"targets": own[picked], "hashes": marks[picked], LOOK: seen}
+    return replace(state, kept=stacked(state.kept, more)), calibration, told
 
 
 def model_of_run(

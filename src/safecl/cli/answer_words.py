@@ -18,6 +18,7 @@ from safecl.errors import SafeclError
 from safecl.lines import counted, csv_cell, naming, shown
 from safecl.report.table import NONE
 from safecl.runtime.answer import Answer, Answering, asked, one_class
+from safecl.runtime.drift import Drift
 from safecl.streams.pictures.find import File, as_text, picture_files, printable
 
 if TYPE_CHECKING:
@@ -50,13 +51,21 @@ def predict_all(
         say(f"Note: {path} {few}", err=True)
     tell = printer(form, () if sets is None else ("set",))
     bad = list[str]()
-    for file, answer in answered(model, _files(words), unknown, explain is not None, sets):
+    drift = Drift(model.calibration, model.known)
+    alarmed = False
+    ask = partial(model.answers, unknown=unknown, detail=explain is not None, sets=sets)
+    for file, answer in answered(partial(ask, drift=drift), _files(words)):
         name = printable(file.path)
         if isinstance(answer, str):
             bad.append(f"{name} ({answer})")
         elif explain is not None:
             explain(file, answer)
         tell(file.path, answer)
+        if drift.alarm and not alarmed and "-" in words:  # it may go on for days
+            say(f"Note: {drift.told}", err=True)
+            alarmed = True
+    if drift.alarm:
+        say(f"Note: {drift.told}", err=True)
     return tell_bad(bad)
 
 
@@ -145,17 +154,12 @@ def tell_bad(bad: Sequence[str]) -> int:
 
 
 def answered(
-    model: Answering,
-    files: Iterable[File | None],
-    unknown: float,
-    explain: bool,
-    sets: float | None = None,
+    ask: Callable[[list[File]], Iterable[Answer]], files: Iterable[File | None]
 ) -> Iterator[tuple[File, Answer | str]]:
     """Each file with its answer, or why there is none. At None the files so far are answered at
     once.
     """
     chunk = list[File]()
-    ask = partial(model.answers, unknown=unknown, detail=explain, sets=sets)
     for file in chain(files, [None]):
         chunk += [] if file is None else [file]
         if chunk and (file is None or len(chunk) == CHUNK):

@@ -2,6 +2,7 @@
 harm, and pictures in folders by answer.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -165,7 +166,9 @@ def sort(
     now = Snapshot.open(file, device)
     sorting = Sorting(out, file.header["classes"], "link" if link else "move" if move else "copy")
     bad = []
-    for picture, answer in answered(now, sorting.new(files), unknown, False):
+    for picture, answer in answered(
+        partial(now.answers, unknown=unknown, detail=False), sorting.new(files)
+    ):
         if isinstance(answer, str):
             bad.append(f"{printable(picture.path)} ({answer})")
         else:

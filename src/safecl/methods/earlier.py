@@ -17,8 +17,12 @@ OFTEN_UNUSED = ("w_ptm.", *RENAMED.values())
 
 
 def settings_of_today(method: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored settings of a method; those of SAFE had one number for all switches."""
+    """Stored settings of a method; those of SAFE had one number for all switches, those of RanPAC
+    no likeness.
+    """
     found = dict(method)
+    if found.get("name") == "ranpac":
+        found.setdefault("likeness", False)
     if found.get("name") != "safe" or "pilot" not in found:
         return found
     share = found.pop("pilot")

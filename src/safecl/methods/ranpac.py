@@ -38,8 +38,12 @@ class RanPAC(Ensemble):
             rate = self.settings.body_rate
             tune(self, self.learner, self.settings.scale, session, fit, rate=rate)
         targets, features = fit.features(session, self.networks["learner"])
-        self.experts()["learner"].add(features, targets, fit)
-        self.ridge.solve()
+        self.add(features, targets, fit)
+        self.refresh()
+
+    def add(self, features: Tensor, targets: Tensor, fit: Fit) -> Tensor:
+        """Let the head learn features (N, d′) of classes (N,); gives them as kept."""
+        return self.experts()["learner"].add(features, targets, fit)
 
     def experts(self) -> dict[str, Expert]:
         networks = {"learner": self.learner}

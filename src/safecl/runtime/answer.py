@@ -10,6 +10,7 @@ import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
+from safecl.runtime.drift import Drift
 from safecl.streams.labels import Label, sorted_classes
 from safecl.streams.pictures.decode import UnreadableError, decode
 from safecl.streams.pictures.find import File, printable
@@ -94,10 +95,23 @@ class Answering(ABC):
         unknown: float | None = 0.05,
         detail: bool = True,
         sets: float | None = None,
+        drift: Drift | None = None,
     ) -> Iterator[Answer]:
         """The answers one by one. ``detail``: with all opinions; ``sets``: with the set of this
-        coverage.
+        coverage; ``drift``: is shown the pictures.
         """
+
+    def drift(self, pictures: Any, before: Drift | None = None) -> Drift:
+        """Whether pictures, in the order in which they came, look as those that were taught.
+
+        ``before``: goes on with these, unless the model has learned since; then it begins anew.
+        """
+        found = before
+        if found is None or found.calibration != self.calibration:
+            found = Drift(self.calibration, self.known)
+        for _ in self.answers(pictures, unknown=None, detail=False, drift=found):
+            pass
+        return found
 
     @property
     def classes_(self) -> np.ndarray:

@@ -29,6 +29,7 @@ from safecl.runtime.answer import (
     make_answers,
     thresholds,
 )
+from safecl.runtime.drift import Drift, looks
 from safecl.runtime.graph import Graph, read_graph
 from safecl.runtime.seal import is_sealed, says_digest
 from safecl.runtime.sizes import Need, TooLargeError, need
@@ -126,6 +127,7 @@ class ExportedModel(Answering):
         unknown: float | None = 0.05,
         detail: bool = True,
         sets: float | None = None,
+        drift: Drift | None = None,
     ) -> Iterator[Answer]:
         """The answers one by one; only a batch of pictures is in RAM at a time."""
         classes = self.known
@@ -137,7 +139,11 @@ class ExportedModel(Answering):
             for name in self.outputs
             if detail and (key := f"weight_{name}") in self._names
         }
-        for said in self.run(pictures, [*columns.values(), "score", *weighed.values()]):
+        wanted = [*columns.values(), "score", *weighed.values()]
+        for views, said in self._asked(pictures, wanted):
+            if drift is not None:
+                best = said["probabilities"].argmax(axis=1)
+                drift.see(best.tolist(), said["score"].tolist(), self._looks(views))
             p = {name: said[column] for name, column in columns.items()}
             weights = {name: said[key] for name, key in weighed.items()} if detail else None
             calibrated = is_calibrated(self.calibration)
@@ -147,6 +153,12 @@ class ExportedModel(Answering):
 
     def run(self, pictures: Any, wanted: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
         """What the network says of a batch at a time, by the names of its outputs."""
+        return (said for _, said in self._asked(pictures, wanted))
+
+    def _asked(
+        self, pictures: Any, wanted: Sequence[str]
+    ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+        """A batch at a time, and what ``run`` gives of it."""
         least = ENOUGH * self.metadata["resize"]
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
             items = enumerate(_items(pictures))
@@ -157,7 +169,17 @@ class ExportedModel(Answering):
                         batch,
                     )
                 )
-                yield dict(zip(wanted, self._ran(list(wanted), np.stack(views)), strict=True))
+                batch_views = np.stack(views)
+                said = self._ran(list(wanted), batch_views)
+                yield batch_views, dict(zip(wanted, said, strict=True))
+
+    def _looks(self, views: np.ndarray) -> list[list[float]]:
+        """``drift.looks`` of what the network sees of a batch: (N, 6)."""
+        size = self.metadata["size"]
+        start = round((self.metadata["resize"] - size) / 2)
+        seen = views[:, start : start + size, start : start + size].transpose(0, 3, 1, 2)
+        found: list[list[float]] = np.stack(looks(seen.astype(np.float32) / 255), axis=1).tolist()
+        return found
 
     def _ran(self, wanted: list[str], pictures: np.ndarray) -> list[np.ndarray]:
         """One run of the network, which is ended after ``seconds``."""

@@ -36,6 +36,7 @@ TABLE = {
     "serve.protocol.unknown": (
         "The parameter unknown is a share of known pictures: 0 or more, and below 1."
     ),
+    "serve.protocol.sets": "The parameter sets is a share of pictures: above 0, and below 1.",
     "serve.protocol.output": "There is no output {output!r}; choose from: {outputs}.",
     "serve.protocol.learned": "{model} has learned meanwhile: its version is {version}.",
     "serve.protocol.picture": "Picture {place} cannot be read ({reason}).",

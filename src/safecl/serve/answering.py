@@ -29,6 +29,7 @@ from safecl.classifier.modelfile.store import ModelFile
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
 from safecl.runtime.answer import Answer
+from safecl.runtime.drift import Drift
 from safecl.serve.about import answer_of
 from safecl.serve.decoding import Decoded, Decoders
 from safecl.serve.faults import Faults
@@ -39,7 +40,7 @@ from safecl.streams.pictures.load import readers
 
 GATHER = 0.003  # seconds that a request waits for others
 CHUNK = 8  # pictures of a request that one process decodes
-Told: TypeAlias = tuple[str, list[Any], str | None]
+Told: TypeAlias = tuple[str, list[Any], str | None, dict[str, Any]]
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Asked:
     of its answers.
 
     ``unknown``: the share of known pictures that may be called unknown. ``sets``: the coverage of
-    sets, if they are wanted.
+    sets, if they are wanted. ``drift``: is shown the pictures.
     """
 
     now: Snapshot
@@ -56,6 +57,7 @@ class Asked:
     tell: Callable[[list[Answer]], Any]
     unknown: float = 0.0
     sets: float | None = None
+    drift: Drift | None = None
     future: "Future[Any]" = field(default_factory=Future)
 
 
@@ -73,8 +75,10 @@ class Desk:
         self._batches = self._answered = self._reloads = 0
         self._backbones = dict[str, Backbone]()
         self._now = dict[str, Snapshot]()
+        self._drifts = dict[str, Drift]()
         self.faults = Faults(self.paths)
         self._reloading = threading.Lock()
+        self._watching = threading.Lock()
         self._closed = threading.Event()
         self._queue: queue.Queue[Asked | None] = queue.Queue(MAX_WAITING)
         self._decoders = Decoders(readers(), MAX_WAITING)
@@ -108,7 +112,9 @@ class Desk:
                 self._backbones[key] = load_backbone(chosen).to(
                     self.place, choose_precision("auto", self.place)
                 )
-            self._now = {**self._now, name: Snapshot(model, model.method(self._backbones[key]))}
+            now = Snapshot(model, model.method(self._backbones[key]))
+            self._drifts = {**self._drifts, name: Drift(now.calibration, now.known)}
+            self._now = {**self._now, name: now}
             self._reloads += 1
         return file.version
 
@@ -121,11 +127,12 @@ class Desk:
         sets: float | None = None,
     ) -> Told:
         """(version of the model, what it says of each picture, or why that cannot be read; its
-        fault, if it has one).
+        fault, if it has one; its drift).
 
-        See ``answer_of`` and ``faults``.
+        See ``answer_of``, ``faults`` and ``drift``.
         """
         now = self._now[name]
+        drift = self._drifts[name]
         fault = self.faults.get(name)
         now.limits(unknown, sets)  # refused before any picture is decoded
         # Also if another one, with views of another size, takes its place meanwhile.
@@ -139,8 +146,8 @@ class Desk:
             told = iter([answer_of(one, detail) for one in answers])
             return [{"error": one} if isinstance(one, str) else next(told) for one in views]
 
-        asked = Asked(now, good, tell, unknown, sets)
-        return now.file.version, await self._wait(asked), fault
+        asked = Asked(now, good, tell, unknown, sets, drift)
+        return now.file.version, await self._wait(asked), fault, self.drift(name)
 
     async def decode(self, pictures: Sequence[bytes], size: int, resize: int) -> list[Decoded]:
         """See ``decoding.view``."""
@@ -168,6 +175,13 @@ class Desk:
         heat = await self._wait(draw)
         await asyncio.to_thread(lambda: overlay(image, heat, transform).save(png, "PNG"))
         return png.getvalue()
+
+    def drift(self, name: str) -> dict[str, Any]:
+        """Whether the pictures that a model was asked about look as those that it was taught,
+        since it last learned; see ``Drift.fields``.
+        """
+        with self._watching:
+            return self._drifts[name].fields() | {"evidence": self._drifts[name].evidence}
 
     def gauges(self) -> dict[str, float]:
         """Numbers for the metrics."""
@@ -223,6 +237,10 @@ class Desk:
             rows = self._logits(now, [one.views for one in asked if len(one.views)])
             limits = now.limits(asked[0].unknown, asked[0].sets)
             answers = list(now.answers_of(rows, limits, True)) if rows else []
+            drift = asked[0].drift
+            if rows and drift is not None:
+                with self._watching:
+                    now.watch(rows, drift)
             for one in asked:
                 till = at + len(one.views)
                 told.append(one.tell(answers[at:till]))
@@ -244,5 +262,5 @@ class Desk:
         parts = []
         for at in range(0, len(images), self.batch):
             part = moved(images[at : at + self.batch], self.place).permute(0, 3, 1, 2).contiguous()
-            parts.append(now.answered(now.method.embed(part.float() / 255)))
+            parts.append(now.seen(part.float() / 255, True))
         return {name: torch.cat([part[name].float().cpu() for part in parts]) for name in parts[0]}

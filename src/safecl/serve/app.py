@@ -1,6 +1,7 @@
 """The routes of the service, thin: what they call is in the other files of this folder."""
 
 import asyncio
+import json
 import os
 import pkgutil
 import time
@@ -127,8 +128,12 @@ class Service:
         not.
         """
         faults = dict(self.desk.faults)
-        told = {"faults": faults} if may_read else {}
-        return {"status": "DEGRADED", **told} if faults else {"status": "UP"}
+        drifts = {name: self.desk.drift(name)["told"] for name in self.desk.paths}
+        drifts = {name: said for name, said in drifts.items() if said}
+        told = {"drifts": drifts} if may_read and drifts else {}
+        if not faults:
+            return {"status": "UP", **told}
+        return {"status": "DEGRADED", **({"faults": faults} if may_read else {}), **told}
 
     async def answers(
         self,
@@ -139,12 +144,13 @@ class Service:
         sets: float | None = None,
     ) -> Any:
         began = time.monotonic()
-        said, answers, fault = await self.desk.ask(model, pictures, unknown, detail, sets)
+        said, answers, fault, drift = await self.desk.ask(model, pictures, unknown, detail, sets)
         if all("error" in one for one in answers):
             raise Refused(422, "serve.pictures.none-readable", reason=answers[0]["error"])
         self.answered = self.answered + 1
         self.seconds = self.seconds + time.monotonic() - began
-        return said, answers, fault or self.desk.faults.get(model)
+        more = {"fault": fault or self.desk.faults.get(model), "drift": drift["told"]}
+        return said, answers, {key: value for key, value in more.items() if value}
 
     async def teach(self, model: str, what: str, given: Any) -> dict[str, Any]:
         """A job, once all of its pictures are known to be pictures and its labels to be names."""
@@ -218,6 +224,11 @@ def make_app(desk: Any, jobs: Jobs, access: Access, limits: Limits = LIMITS) -> 
             f"answer_seconds_sum {service.seconds:.6f}",
             f"answer_seconds_count {service.answered}",
         ]
+        for name in desk.paths:
+            drift = desk.drift(name)
+            model = f"{{model={json.dumps(name, ensure_ascii=False)}}}"
+            lines.append(f"drift_alarm{model} {int(drift['alarm'])}")
+            lines.append(f"drift_evidence{model} {drift['evidence']:.6g}")
         gauges = {"requests_inside": gate.inside.total(), "bytes_held": gate.held, **desk.gauges()}
         gauges |= {"models_degraded": len(desk.faults)}
         return "".join(
@@ -243,7 +254,8 @@ def add_models(app: FastAPI, service: Service) -> None:
     async def one(request: Request, model: str) -> dict[str, Any]:
         file = service.file(model)
         fault = desk.faults.get(model)
-        return await asyncio.to_thread(describe, model, file, fault, request.state.may_change)
+        said = await asyncio.to_thread(describe, model, file, fault, request.state.may_change)
+        return {**said, "drift": desk.drift(model)}
 
     @app.post(
         "/api/models/{model}/predict",
@@ -257,10 +269,10 @@ def add_models(app: FastAPI, service: Service) -> None:
         sets: Sets = None,
     ) -> dict[str, Any]:
         service.file(model)
-        version, answers, fault = await service.answers(
+        version, answers, more = await service.answers(
             model, await _pictures(request, True), unknown, detail, sets
         )
-        return {"version": version, "answers": answers, **({"fault": fault} if fault else {})}
+        return {"version": version, "answers": answers, **more}
 
     @app.post(
         "/api/models/{model}/heat_map",

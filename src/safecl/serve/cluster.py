@@ -13,6 +13,7 @@ from typing import Any
 from safecl.classifier.modelfile.store import ModelFile
 from safecl.errors import SafeclError
 from safecl.process import own_job
+from safecl.runtime.drift import Drift
 from safecl.serve.faults import Faults
 from safecl.serve.jobs import watch
 
@@ -59,7 +60,9 @@ class Replicas:
         self._reloading = threading.Lock()
         self._closed = threading.Event()
         self._own = Faults(self.paths)
-        self._theirs: dict[str, str | None] = {}  # of the replica that has answered last
+        # of the replica that has answered last
+        self._theirs: dict[str, str | None] = {}
+        self._drifts: dict[str, dict[str, Any]] = {}
         address = os.environ.get("RAY_ADDRESS", "local")
         ray.init(address, log_to_driver=False, logging_level="ERROR", job_config=own_job(ray))
         serve.start(proxy_location="Disabled")  # requests come in here
@@ -93,6 +96,10 @@ class Replicas:
     def file(self, name: str) -> ModelFile:
         return self._files[name]
 
+    def drift(self, name: str) -> dict[str, Any]:
+        """See ``Desk``: each replica looks at the pictures that it answers."""
+        return self._drifts.get(name) or Drift(None, []).fields() | {"evidence": 0.0}
+
     def reload(self, name: str) -> str:
         """Have all replicas answer from the file at its place, if it is another one now; gives its
         version.
@@ -112,7 +119,7 @@ class Replicas:
             if not fine:
                 raise found
             if what == "ask":
-                self._theirs[given[0]] = found[-1]
+                *_, self._theirs[given[0]], self._drifts[given[0]] = found
             return found
 
         return call

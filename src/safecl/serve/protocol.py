@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 import safecl
+from safecl.lines import as_json
 from safecl.serve.limits import Refused, pictures_of
 
 MAX_ASKED = 256
@@ -14,6 +15,7 @@ MAX_TAUGHT = 4096  # pictures of a request
 PICTURE = "/9j/4AAQSkZJRg…"  # in examples
 INPUT = {"name": "pictures", "datatype": "BYTES", "shape": [-1]}
 OUTPUTS = {"label": "BYTES", "probability": "FP32", "unknown": "BOOL"}
+SET = "set"  # the output of a request with the parameter ``sets``: JSON lists of classes
 
 
 class Body(BaseModel):
@@ -103,7 +105,8 @@ def add_routes(app: FastAPI, service: Any) -> None:
             {"name": name, "datatype": kind, "shape": [-1]} for name, kind in OUTPUTS.items()
         ]
         said = {"name": model, "versions": [now], "platform": "safecl", "ready": True}
-        return {**said, "inputs": [INPUT], "outputs": outputs, **_parameters(fault)}
+        more = {"parameters": {"fault": fault}} if fault else {}
+        return {**said, "inputs": [INPUT], "outputs": outputs, **more}
 
     @app.post("/v2/models/{model}/infer")
     @app.post("/v2/models/{model}/versions/{version}/infer")
@@ -118,29 +121,33 @@ def add_routes(app: FastAPI, service: Any) -> None:
             raise Refused(422, "serve.protocol.input")
         if not isinstance(unknown, int | float) or not 0 <= unknown < 1:
             raise Refused(422, "serve.protocol.unknown")
-        wanted = [str(one.get("name")) for one in asked.outputs] or list(OUTPUTS)
-        if strange := [name for name in wanted if name not in OUTPUTS]:
+        sets = asked.parameters.get("sets")
+        if sets is not None and (not isinstance(sets, int | float) or not 0 < sets < 1):
+            raise Refused(422, "serve.protocol.sets")
+        there = OUTPUTS | ({} if sets is None else {SET: "BYTES"})
+        wanted = [str(one.get("name")) for one in asked.outputs] or list(there)
+        if strange := [name for name in wanted if name not in there]:
             raise Refused(
-                422, "serve.protocol.output", output=strange[0][:100], outputs=", ".join(OUTPUTS)
+                422, "serve.protocol.output", output=strange[0][:100], outputs=", ".join(there)
             )
         pictures = await asyncio.to_thread(pictures_of, given.data)
-        now, answers, fault = await service.answers(model, pictures, float(unknown))
+        share = None if sets is None else float(sets)
+        now, answers, said = await service.answers(model, pictures, float(unknown), sets=share)
         if version not in (None, now):
             raise Refused(404, "serve.protocol.learned", model=model, version=now)
         for i, answer in enumerate(answers):
             if "error" in answer:
                 raise Refused(422, "serve.protocol.picture", place=i, reason=answer["error"])
-        found = {name: [one[name] for one in answers] for name in wanted}
+        found = {name: [_flat(one[name]) for one in answers] for name in wanted}
         outputs = [
-            {"name": n, "datatype": OUTPUTS[n], "shape": [len(given.data)], "data": found[n]}
+            {"name": n, "datatype": there[n], "shape": [len(given.data)], "data": found[n]}
             for n in wanted
         ]
-        more = _parameters(fault) if asked.id is None else {"id": asked.id, **_parameters(fault)}
+        more = {} if asked.id is None else {"id": asked.id}
+        more |= {"parameters": said} if said else {}  # where the protocol has room for more
         return {"model_name": model, "model_version": now, **more, "outputs": outputs}
 
 
-def _parameters(fault: str | None) -> dict[str, Any]:
-    """Where the protocol has room for more: why a model answers as before, if its file could not be
-    read anew.
-    """
-    return {"parameters": {"fault": fault}} if fault else {}
+def _flat(value: Any) -> Any:
+    """As a tensor can hold it."""
+    return as_json(value) if isinstance(value, list) else value

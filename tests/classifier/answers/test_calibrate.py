@@ -14,12 +14,14 @@ import torch.nn.functional as F
 from PIL import Image
 
 from safecl.classifier.answers.calibrate import (
+    WEIGHTS,
     calibrate,
     chosen,
     energy,
     expected_error,
     fit_temperature,
     fit_trust,
+    fit_weights,
     left_out_answers,
     probabilities,
     recalled,
@@ -522,3 +524,18 @@ def test_strangers_are_expected_to_be_noticed_as_often_as_a_model_without_their_
     assert asked == 60 and abs(found - noticed) <= 2
     said = strangers_text(calibration)
     assert f"about {100 * found / 60:.0f} % (" in said and strangers_text({}) == ""
+
+
+def test_weights_of_the_score_go_to_what_tells_the_classes_that_were_left_out() -> None:
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.randn(4, 400, generator=draw)
+    known = (noise[0], noise[1])
+    by_energy = fit_weights(known, (noise[2] - 3, noise[3]))
+    by_likeness = fit_weights(known, (noise[2], noise[3] - 3))
+    assert by_energy[0] > 2 > by_likeness[0] and sum(by_energy) == pytest.approx(sum(WEIGHTS))
+    # what says nothing of near strangers, or the opposite, may tell far ones
+    assert fit_weights(known, (noise[2] - 3, noise[3] + 3)) == [2.5, 0.5] == by_energy
+    assert by_likeness[0] == pytest.approx(1, abs=0.05)
+    # where all say the opposite, nothing is learned from it
+    assert fit_weights(known, (noise[2] + 3, noise[3] + 3)) == [*WEIGHTS]
+    assert fit_weights(known, (noise[2] - 3, torch.full((400,), -torch.inf)))[1] > 0

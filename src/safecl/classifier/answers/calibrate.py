@@ -12,7 +12,7 @@ are enough for that share, else among all.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,11 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.classifier.answers.enough import interval, mean_over
-from safecl.classifier.modelfile.rows import LABELS
+from safecl.classifier.modelfile.rows import LABELS, LOOK
 from safecl.heads.left_out import LeftOut, one_of_each
 from safecl.heads.solve import factors_kept
 from safecl.methods.method import Judging, Method
 from safecl.runtime.answer import is_calibrated, thresholds
+from safecl.runtime.drift import looks, rounded
 
 KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
 MAX_JUDGED = 1024  # pictures that are left out in turn after a session
@@ -36,7 +37,10 @@ NO_LOGIT = -1e9  # of the class that has left
 UNKNOWN = 0.05  # share of known pictures that may be called unknown, where nobody says otherwise
 BINS = 15  # of the expected calibration error
 MAX_PAIRS = 100  # of classes that are confused, the most frequent
-WEIGHTS = (2.0, 1.0)  # of the energy and of the likeness: see benchmarks/frozen.py
+# of the energy and of the likeness, where no class can be left out: see benchmarks/frozen.py
+WEIGHTS = (2.0, 1.0)
+WEIGHT_PRIOR = 0.01  # how strongly weights are drawn to half of these
+CLIPPED = (-6.0, 4.0)  # energy and likeness, in their units, that weights are fitted to
 EPS = 1e-6  # that probabilities are away from 0 and 1, at least
 SLOPE_PRIOR = 25.0
 OFFSET_PRIOR = 4.0  # of ``fit_trust``: 1 / variance
@@ -45,6 +49,11 @@ OFFSET_PRIOR = 4.0  # of ``fit_trust``: 1 / variance
 def chosen(targets: Tensor, each: int = KEPT_PER_CLASS) -> Tensor:
     """The positions of the first ``each`` pictures of every class: (n,)."""
     return (one_of_each(targets) < each).nonzero()[:, 0]
+
+
+def looked(images: Tensor) -> Tensor:
+    """``runtime.drift.looks`` of images (N, 3, H, W) in [0, 1]: (N, 6)."""
+    return torch.stack(looks(images), dim=1)
 
 
 def some(count: int, most: int = MAX_JUDGED) -> Tensor:
@@ -141,7 +150,7 @@ def recalled(method: Method, kept: Mapping[str, Tensor], rows: Tensor) -> dict[s
     ``rows``.
     """
     own = {name: each[rows].to(method.backbone.device) for name, each in kept.items()}
-    features = {name: own[name].float() for name in own if name not in LABELS}
+    features = {name: own[name].float() for name in own if name not in (*LABELS, LOOK)}
     return (method.judging or Judging()).recall(features, own["targets"])
 
 
@@ -161,7 +170,8 @@ def recalibrate(
     strangers = stranger_answers(method, features, targets, seen)
     own = once(kept["hashes"][rows], targets)
     like = None if likeness is None else likeness[own]
-    return calibrate(targets[own], logits[own], halved[own], like, strangers)
+    look = kept[LOOK][rows][own] if LOOK in kept else None
+    return calibrate(targets[own], logits[own], halved[own], like, strangers, look)
 
 
 def of_more(calibration: Mapping[str, Any], classes: int) -> dict[str, Any]:
@@ -180,11 +190,12 @@ def calibrate(
     halved: Tensor,
     likeness: Tensor | None = None,
     strangers: tuple[Tensor, Tensor | None] | None = None,
+    look: Tensor | None = None,
 ) -> dict[str, Any] | None:
     """What calibrates a model, and how good it is, fit for JSON; None without pictures.
 
-    From classes (n,) of pictures, what ``left_out_answers`` gives of them, and
-    ``stranger_answers``; a likeness that some lack is not used.
+    From classes (n,) of pictures, what ``left_out_answers`` gives of them, ``stranger_answers``,
+    and how they look (n, 6), NaN where nobody knows; a likeness that some lack is not used.
     """
     if not len(targets):
         return None
@@ -209,11 +220,20 @@ def calibrate(
     if likeness is not None:
         found["scales"] = [_scale(energy(logits, found)), _scale(likeness)]
         found["weights"] = [*WEIGHTS]
+        if strangers is not None and strangers[1] is not None:
+            both = _parts(logits, likeness, found)
+            found["weights"] = fit_weights(both, _parts(*strangers, found))
     known = unknown_score(logits, likeness, found)
     scores: list[list[float]] = [[] for _ in range(logits.shape[1])]
-    for answer, score in sorted(zip(answers.tolist(), known.tolist(), strict=True)):
-        scores[answer].append(float(f"{score:.6g}"))
+    seen: list[list[list[float]]] = [[] for _ in range(logits.shape[1])]
+    for i in known.argsort(stable=True).tolist():
+        scores[int(answers[i])].append(float(f"{float(known[i]):.6g}"))
+        if look is not None:
+            seen[int(answers[i])].append(
+                rounded(look[i].tolist()) if look[i].isfinite().all() else []
+            )
     found["scores"] = scores
+    found["looks"] = None if look is None else seen
     found["strangers"] = None if strangers is None else _noticed(*strangers, found)
     p = probabilities(logits, found, known)
     if calibrated:
@@ -339,9 +359,56 @@ def unknown_score(
     (middle, spread), (usual, wide) = calibration["scales"]
     if (weights := calibration.get("weights")) is None:
         return -torch.logaddexp((middle - largest) / spread, (usual - likeness) / wide)
-    known = (energy(logits, calibration) - middle) / spread
-    found: Tensor = weights[0] * known + weights[1] * (likeness - usual) / wide
+    known, like = _parts(logits, likeness, calibration)
+    found: Tensor = weights[0] * known + weights[1] * like
     return found
+
+
+def _parts(
+    logits: Tensor, likeness: Tensor | None, calibration: Mapping[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """Energy and likeness (N,), each from its median and in units of its spread."""
+    assert likeness is not None
+    (middle, spread), (usual, wide) = calibration["scales"]
+    return (energy(logits, calibration) - middle) / spread, (likeness - usual) / wide
+
+
+def fit_weights(known: Sequence[Tensor], strangers: Sequence[Tensor]) -> list[float]:
+    """Weights of energy and likeness that tell known pictures from those of classes that were left
+    out, by a logistic regression that counts both alike; none is negative, and their sum is fixed.
+
+    Each of (n,) known ones and (m,) strangers. They are drawn to ``WEIGHTS``, and none is less than
+    half of its own: near strangers alone say little of far ones.
+    """
+    from scipy.optimize import minimize  # slow to import, and answers do without it
+
+    sides = []
+    for rows, sign in ((known, 1.0), (strangers, -1.0)):
+        x = torch.stack([*rows, torch.ones_like(rows[0])], dim=1).double().clamp(*CLIPPED)
+        sides.append(sign * x)
+    total = sum(WEIGHTS)
+    usual = torch.tensor([*WEIGHTS, 0.0]).double() / 2
+
+    def loss(values: Any) -> tuple[float, Any]:
+        asked = torch.as_tensor(values)
+        away = asked - usual
+        away[2] = 0.0  # the offset is free
+        found = WEIGHT_PRIOR * float(away.square().sum())
+        slope = 2 * WEIGHT_PRIOR * away
+        for x in sides:
+            z = x @ asked
+            found += float(F.softplus(-z).mean()) / 2
+            slope = slope - (torch.sigmoid(-z)[:, None] * x).mean(dim=0) / 2
+        return found, slope.numpy()
+
+    bounds = [(0.0, None), (0.0, None), (None, None)]
+    fitted = minimize(loss, usual.numpy(), jac=True, bounds=bounds).x.tolist()[:2]
+    if not sum(fitted) > EPS:
+        return [*WEIGHTS]
+    least = [weight / 2 for weight in WEIGHTS]
+    first = total * fitted[0] / sum(fitted)
+    first = min(max(first, least[0]), total - least[1])
+    return [float(f"{weight:.6g}") for weight in (first, total - first)]
 
 
 def energy(logits: Tensor, calibration: Mapping[str, Any]) -> Tensor:

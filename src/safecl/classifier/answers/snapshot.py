@@ -5,7 +5,6 @@ answers are.
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from safecl.backbone.load import load_backbone
 from safecl.classifier.answers.calibrate import (
     expected_error,
+    looked,
     probabilities,
     reliability,
     unknown_score,
@@ -29,10 +29,12 @@ from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.methods.parts import heads_of
 from safecl.runtime.answer import Answer, Answering, Limits, is_calibrated, make_answers
+from safecl.runtime.drift import Drift
 from safecl.streams.pictures.images import Label, Pictures
 from safecl.streams.pictures.load import batches
 
 LIKENESS = " likeness"  # beside the names of outputs, none of which begins so
+LOOKED = " looks"  # likewise
 NO_LOGIT = -1e9  # of the others, where there is one class
 MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 64, "cuda": 256}  # pictures that go through the network at a time
@@ -117,17 +119,17 @@ class Snapshot(Answering):
         likeness = self.method.likeness(features)
         return self.method.answer(features) | ({} if likeness is None else {LIKENESS: likeness})
 
-    def scored(self, pictures: Pictures) -> Iterator[dict[str, Tensor]]:
-        """What ``answered`` gives of a batch at a time, on the CPU."""
-
-        def ask(images: Tensor) -> dict[str, Tensor]:
-            found = self.answered(self.method.embed(images))
-            if not self.careful:
-                return found
+    def seen(self, images: Tensor, looking: bool) -> dict[str, Tensor]:
+        """What ``answered`` gives of pictures in [0, 1], and under ``LOOKED`` how they look."""
+        found = self.answered(self.method.embed(images))
+        if self.careful:
             mirrored = self.answered(self.method.embed(images.flip(3)))
-            return {name: (rows + mirrored[name]) / 2 for name, rows in found.items()}
+            found = {name: (rows + mirrored[name]) / 2 for name, rows in found.items()}
+        return found | ({LOOKED: looked(images)} if looking else {})
 
-        return self.asked(ask, pictures)
+    def scored(self, pictures: Pictures, looking: bool = False) -> Iterator[dict[str, Tensor]]:
+        """What ``seen`` gives of a batch at a time, on the CPU."""
+        return self.asked(lambda images: self.seen(images, looking), pictures)
 
     def logits(self, pictures: Pictures) -> Iterator[Tensor]:
         """Those of the answer (n, C), of a batch at a time."""
@@ -149,11 +151,29 @@ class Snapshot(Answering):
         unknown: float | None = 0.05,
         detail: bool = True,
         sets: float | None = None,
+        drift: Drift | None = None,
     ) -> Iterator[Answer]:
         """The answers one by one; see ``answers_of``."""
-        parts = self.scored(unlabelled(pictures))
+        parts = self.scored(unlabelled(pictures), drift is not None)
         limits = self.limits(unknown, sets)
-        return chain.from_iterable(self.answers_of(found, limits, detail) for found in parts)
+        return self._answers(parts, limits, detail, drift)
+
+    def _answers(
+        self,
+        parts: Iterator[dict[str, Tensor]],
+        limits: Limits,
+        detail: bool,
+        drift: Drift | None,
+    ) -> Iterator[Answer]:
+        for found in parts:
+            if drift is not None:
+                self.watch(found, drift)
+            yield from self.answers_of(found, limits, detail)
+
+    def watch(self, found: Mapping[str, Tensor], drift: Drift) -> None:
+        """Let it see a batch, of which ``seen`` has given this with looks."""
+        best = found[self.outputs[-1]].argmax(dim=1)
+        drift.see(best.tolist(), self.known_score(found).tolist(), found[LOOKED].tolist())
 
     def known_score(self, found: Mapping[str, Tensor]) -> Tensor:
         """How known each picture of a batch looks (n,), from what ``answered`` has given."""

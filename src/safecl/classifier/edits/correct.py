@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
+from safecl.classifier.answers.calibrate import looked
 from safecl.classifier.data import hashes
 from safecl.classifier.edits.ledger import Change, Ledger
 from safecl.classifier.edits.steps import made, ready, said, still
@@ -23,6 +24,7 @@ from safecl.classifier.modelfile.history import (
     new_id,
     step,
 )
+from safecl.classifier.modelfile.rows import LOOK
 from safecl.classifier.seen import learned_as
 from safecl.classifier.teach import embed
 from safecl.errors import SafeclError
@@ -174,13 +176,14 @@ def join(model: Model, backbone: Backbone, one: Label, other: Label) -> tuple[Mo
 def _features(
     model: Model, method: Method, pictures: Pictures, which: Sequence[int]
 ) -> dict[str, Tensor]:
-    """By network, what it gives today for the pictures at ``which``: (n, d)."""
+    """By network, what it gives today for the pictures at ``which``: (n, d); and how they look."""
     read = {name for names in parts.reads_of(method).values() for name in names}
     names = read & method.networks.keys()
     each = sorted(set(which))
 
     def forward(images: Tensor) -> dict[str, Tensor]:
-        return {name: method.networks[name].features(images) for name in names}
+        found = {name: method.networks[name].features(images) for name in names}
+        return found | {LOOK: looked(images)}
 
     found = embed(forward, pictures, each, model.transform, method.backbone.device)
     place = {i: n for n, i in enumerate(each)}

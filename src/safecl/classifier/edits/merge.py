@@ -31,7 +31,7 @@ from safecl.classifier.modelfile.history import (
     renamed,
     step,
 )
-from safecl.classifier.modelfile.rows import Table
+from safecl.classifier.modelfile.rows import Table, stacked
 from safecl.classifier.modelfile.state import (
     Added,
     State,
@@ -281,8 +281,7 @@ def _joined(a: Table, b: Table, key: str, index: Tensor) -> Table:
     """The rows of ``a``, and those of ``b`` with the classes of ``a``."""
     if key not in b or key not in a:
         return a
-    more = {**b, key: index[b[key]]}
-    return {name: torch.cat([a[name], rows]) for name, rows in more.items()}
+    return stacked(a, {**b, key: index[b[key]]})
 
 
 def _later(a: Model, b: Model, twice: Change, shared: Container[str]) -> list[dict[str, Any]]:

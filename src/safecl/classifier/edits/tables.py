@@ -14,7 +14,7 @@ from torch import Tensor
 from safecl.classifier.answers.calibrate import KEPT_PER_CLASS
 from safecl.classifier.edits.ledger import Change
 from safecl.classifier.edits.sums import Features
-from safecl.classifier.modelfile.rows import LABELS, Table, edited
+from safecl.classifier.modelfile.rows import LABELS, LOOK, Table, edited, stacked
 from safecl.classifier.modelfile.state import State
 from safecl.streams.labels import Label, sorted_classes
 
@@ -77,7 +77,7 @@ def _kept(kept: Table, change: Change, features: Features) -> tuple[Table, Table
     own = zip(kept["hashes"].tolist(), kept["targets"].tolist(), strict=True)
     classes = change.index[[new.get((mark, c), c) for mark, c in own]]
     kept, was = edited(kept, "targets", classes)
-    names = kept.keys() - set(LABELS)
+    names = kept.keys() - {*LABELS, LOOK}
     if not names <= features.keys():
         return kept, was
     count = Counter[int]()
@@ -91,10 +91,11 @@ def _kept(kept: Table, change: Change, features: Features) -> tuple[Table, Table
     if not more:
         return kept, was
     rows = {name: features[name][more].to(kept[name]) for name in names}
+    rows |= {LOOK: features[LOOK][more].cpu()} if LOOK in features else {}
     rows["targets"] = change.index[change.new[more]]
     rows["hashes"] = torch.tensor([marks[i] for i in more])
     was = was or {"targets": kept["targets"], "gone": torch.zeros(0, dtype=torch.int64)}
-    return {name: torch.cat([each, rows[name]]) for name, each in kept.items()}, was
+    return stacked(kept, rows), was
 
 
 def history_after(past: Sequence[Entry], change: Change) -> list[Entry]:

@@ -8,7 +8,25 @@ import torch
 from torch import Tensor
 
 Table = dict[str, Tensor]
-LABELS = ("targets", "hashes")  # of what is kept of pictures, all but features
+LABELS = ("targets", "hashes")  # of what is kept of pictures, all but features and their looks
+LOOK = "look"  # of kept pictures: ``runtime.drift.looks``; of some it is not known
+
+
+def stacked(one: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> Table:
+    """The rows of both; what only one of them knows is NaN in the rows of the other."""
+    if not one or not more:
+        return dict(one or more)
+    found = Table()
+    for name in {**one, **more}:
+        there = more[name] if name in more else one[name]
+        parts = [_column(table, name, there) for table in (one, more)]
+        found[name] = torch.cat(parts)
+    return found
+
+
+def _column(table: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:
+    rows = len(next(iter(table.values())))
+    return table[name] if name in table else like.new_full((rows, *like.shape[1:]), torch.nan)
 
 
 def edited(table: Table, key: str, classes: Tensor) -> tuple[Table, Table]:

@@ -52,6 +52,7 @@ Class = Annotated[str | int, AfterValidator(_named), Field(title="class")]
 Count = Annotated[int, Field(title="count", ge=0, le=1 << 53)]
 # a whole one has 64 bits, as torch needs
 Number = Annotated[float, Field(title="number", ge=-1e15, le=1e15)]
+Look = Annotated[list[Number], Field(title="number", max_length=6)]
 Share = Annotated[float, Field(title="share", ge=0, le=1.000001)]  # a mean may be rounded up
 Aspect = Annotated[float, Field(title="aspect", ge=0.01, le=100)]
 Temperature = Annotated[float, Field(title="temperature", ge=1e-3, le=1e3)]
@@ -174,6 +175,14 @@ class Calibration(Part):
         max_length=MAX_CLASSES,
         description="of each answer: how known its pictures look, in ascending order",
     )
+    looks: list[list[Look]] | None = Field(
+        None,
+        max_length=MAX_CLASSES,
+        description=(
+            "of each answer: light, contrast, sharpness, warmth, tint and colour of its pictures,"
+            " in the order of their scores, or nothing where nobody knows; null: none is known"
+        ),
+    )
     strangers: tuple[Count, Count] | None = Field(
         None,
         description=(
@@ -199,6 +208,10 @@ class Calibration(Part):
             raise ValueError("more strangers are noticed than there were")
         if any(right > judged for judged, right, _ in self.classes):
             raise ValueError("more pictures of a class are answered rightly than there are")
+        if self.looks and list(map(len, self.looks)) != list(map(len, self.scores)):
+            raise ValueError("there are more or fewer looks than scores")
+        if any(len(look) not in (0, 6) for rows in self.looks or () for look in rows):
+            raise ValueError("a look has six numbers, or none")
         if {len(self.scores), len(self.own or self.scores)} != {len(self.classes)}:
             raise ValueError("there are more or fewer scores than classes")
         return self

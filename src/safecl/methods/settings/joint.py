@@ -14,6 +14,9 @@ class JointSettings(RanpacSettings):
     joint = True
 
     name: Literal["joint"] = "joint"  # type: ignore[assignment]
+    likeness: bool = Field(
+        False, description="by class means too, tell how much a picture looks like those learned"
+    )
     scale: float = Field(
         1.0, gt=0, description="initial σ of the cosine head that the PET is trained with"
     )

@@ -32,9 +32,14 @@ class RanpacSettings(MethodSettings):
         1.0, description="learning rate of the PET, as a factor on that of the head"
     )
 
+    likeness: bool = Field(
+        True, description="by class means too, tell how much a picture looks like those learned"
+    )
+
     def before_tuning(self) -> MethodSettings:
         return self.model_copy(update={"pet": NoPetSettings()})
 
     @property
     def floors(self) -> tuple[str, ...]:
-        return ("beyond.readings",) if self.ridge.chooses else ()
+        wanted = {"beyond.class_means": self.likeness, "beyond.readings": self.ridge.chooses}
+        return tuple(name for name, on in wanted.items() if on)

@@ -45,15 +45,17 @@ function askToken(why) {
   });
 }
 
-function showFault(why) {
-  $("fault").hidden = !why;
-  $("fault").textContent = why ? say("fault", { why }) : "";
+// What is wrong with the model's file, and how today's pictures differ from those taught.
+function showTroubles({ fault, drift }) {
+  const told = [fault && say("fault", { why: fault }), drift?.told ?? drift].filter(Boolean).join(" ");
+  $("fault").hidden = !told;
+  $("fault").textContent = told;
 }
 
 export async function refresh() {
   const before = state.info;
   state.info = await fetched(place());
-  showFault(state.info.fault);
+  showTroubles(state.info);
   const same = before && before.name === state.info.name;
   if (same && before.version === state.info.version) return;
   const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
@@ -78,7 +80,7 @@ export function firstOf(files) {
 
 export async function predict(files) {
   const found = await ofModel("predict?detail=1", { pictures: await Promise.all(files.map(data)) });
-  showFault(found.fault);
+  showTroubles(found);
   return found;
 }
 
