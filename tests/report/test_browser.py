@@ -111,6 +111,7 @@ MODEL = {
     "subject": "safe",
     "facts": [Tile("3", "classes", "learned from 9 pictures")],
     "measured": NUMBERS,
+    "measured_on": "a folder",
     "measured_bins": [],
     "calibration": {
         "pictures": 35,
@@ -122,6 +123,7 @@ MODEL = {
     "galleries": [("Confusions", "Pictures.", [])],
     "classes": NUMBERS,
     "history": NUMBERS,
+    "choice": None,
 }
 TARGET = {
     "name": "table-x",
