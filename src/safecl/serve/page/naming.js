@@ -19,9 +19,9 @@ export function nearName(text, more = []) {
 
 // Names that are told apart by a number or a letter on purpose: rose 1 and rose 2, type a and type b.
 function numbered(a, b) {
-  const [one, other] = [a, b].map((name) => name.match(/\d+|[^\d\W_]+/gu) || []);
+  const [one, other] = [a, b].map((name) => name.split(/[\s_-]+/)), digits = (name) => name.replace(/\D+/g, " ").trim();
   const differ = one.filter((part, i) => part !== other[i]);
-  return one.length === other.length && differ.length === 1 && differ[0].length < 3 | /\d/.test(differ[0]);
+  return digits(a) !== digits(b) || (one.length === other.length && one.length > 1 && differ.length === 1 && differ[0].length < 3);
 }
 
 // Letters to add, omit, replace or swap with the next until a is b.
