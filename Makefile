@@ -56,7 +56,7 @@ format: setup
 
 # Any Python that starts will do here: tools/setup.py looks for a fitting one itself.
 setup:
-	@for python in "$(PYTHON)" python3 python python3.13 python3.12 python3.11; do \
+	@for python in "$(PYTHON)" python3 python python3.14 python3.13 python3.12 python3.11; do \
 		if [ -n "$$python" ] && "$$python" -c '' >/dev/null 2>&1; then \
 			exec "$$python" tools/setup.py "$(PYTHON)"; \
 		elif [ "$$python" = "$(PYTHON)" ] && [ -n "$$python" ]; then \

@@ -39,7 +39,7 @@ PROGRAMS = ("safecl", "python", "cd")  # that a block without a language may beg
 NOT_RUN = {
     "pip install": "fetches packages",
     "npm install": "fetches packages",
-    "cp docs/browser/index.html node_modules/": "needs what npm has fetched",
+    "cp docs/browser/* node_modules/": "needs what npm has fetched",
     "python -m http.server": "does not end",
     "make ": "sets up an environment, tests or lasts minutes; tests/test_packaging.py is about it",
     "safecl serve ": "does not end; tests/serve/ is about it",

@@ -25,7 +25,7 @@ LOG = os.path.join(VENV, "setup.log")
 LOCK = os.path.join(ROOT, ".venv.lock")
 
 OLDEST = (3, 11)
-CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3", "python")
+CANDIDATES = ("python3.14", "python3.13", "python3.12", "python3.11", "python3", "python")
 NEEDED_GB = 3
 EVERY = 20  # seconds between two lines that say how far it is
 WIDTH = 70  # characters of such a line

@@ -39,6 +39,13 @@ def test_what_cannot_be_served_is_a_sentence(
     twin = tmp_path / "other" / "pets.safecl"
     twin.write_bytes(model.read_bytes())
     assert "There is no model nowhere" in refused(capsys, monkeypatch, "nowhere")
+    for place in ("there is no folder/new.safecl", str(tmp_path / "none" / "new.safecl")):
+        assert "There is no folder" in refused(capsys, monkeypatch, place)
+    new = str(tmp_path / "new.safecl")
+    assert "new is not there yet" in refused(capsys, monkeypatch, new, "--ray")
+    assert "Two models are called pets" in refused(
+        capsys, monkeypatch, str(model), str(tmp_path / "pets.safecl")
+    )
     assert "Two models are called pets" in refused(capsys, monkeypatch, str(model), str(twin))
     assert "65535" in refused(capsys, monkeypatch, str(model), "--port", "70000")
     assert "--ray" in refused(capsys, monkeypatch, str(model), "--replicas", "2")

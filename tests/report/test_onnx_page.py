@@ -2,12 +2,14 @@
 other server.
 """
 
+import contextlib
 import functools
 import http.server
 import json
 import os
 import shutil
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,15 +45,15 @@ ASK = """(async () => {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the page and the runtime."""
     folder = tmp_path_factory.mktemp("site")
-    for file in (ROOT / "docs/browser/index.html", PACKAGE / "ort.wasm.bundle.min.mjs"):
+    for file in (*(ROOT / "docs/browser").iterdir(), PACKAGE / "ort.wasm.bundle.min.mjs"):
         shutil.copy(file, folder)
     (folder / "ort-wasm-simd-threaded.wasm").symlink_to(PACKAGE / "ort-wasm-simd-threaded.wasm")
     return folder
 
 
-@pytest.fixture(scope="module")
-def address(site: Path) -> Iterator[str]:
-    """Where the folder is served."""
+@contextlib.contextmanager
+def served(site: Path) -> Iterator[str]:
+    """Where a folder is served meanwhile."""
     handler = type(
         "Silent", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}
     )
@@ -61,6 +63,14 @@ def address(site: Path) -> Iterator[str]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the folder is served."""
+    with served(site) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +145,36 @@ def test_odd_pictures_get_the_answers_of_python(
         and said["plain"]["label"] == labels[0]
     )
     assert len({answer.get("label") for answer in said.values()}) > 2
+
+
+KEPT = """caches.open("safecl").then((kept) => Promise.all(
+  ["./", "model.onnx", "ort-wasm-simd-threaded.wasm"].map((one) => kept.match(one))))
+  .then((found) => found.every(Boolean) && Boolean(navigator.serviceWorker.controller))"""
+
+
+def test_once_visited_it_can_be_installed_and_answers_without_a_network(
+    tab: Page, site: Path, exported: tuple[Path, Path], lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    shutil.copy(exported[1], site / "model.onnx")
+    Image.fromarray(lesson("a", 1, seed=9)[0][0]).save(tmp_path / "a.png")
+    ready = "document.getElementById('state').textContent.startsWith('Ready')"
+    with served(site) as address:
+        tab.open(address)
+        tab.wait(ready)
+        until = time.monotonic() + 60
+        while not tab.evaluate(KEPT) and time.monotonic() < until:
+            time.sleep(0.1)
+        found = tab.call("Page.getAppManifest")
+        assert found["errors"] == [] and json.loads(found["data"])["display"] == "standalone"
+        assert tab.call("Page.getInstallabilityErrors")["installabilityErrors"] == []
+    tab.open("about:blank")
+    tab.open(address)
+    tab.wait(ready)
+    choose(tab, "pictures", tmp_path / "a.png")
+    tab.wait("document.querySelector('li span')?.textContent")
+    model: Any = safecl.load(exported[1])
+    here = model.explain(tmp_path / "a.png")[0]
+    assert str(here.label) in tab.evaluate("document.querySelector('li span').textContent")
 
 
 def test_a_chosen_model_answers_and_a_damaged_or_foreign_one_is_refused(

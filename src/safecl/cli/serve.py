@@ -9,6 +9,7 @@ import typer
 from safecl.cli.models import Device, opened
 from safecl.cli.terminal import say
 from safecl.errors import SafeclError
+from safecl.lines import naming
 
 Token = Annotated[
     str | None,
@@ -20,7 +21,10 @@ ReadToken = Annotated[
 
 
 def serve(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="Model files.")],
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL…", help="Model files; one that is not there is made there."),
+    ],
     host: Annotated[
         str, typer.Option(help="To listen on; any but loopback needs a token.")
     ] = "127.0.0.1",
@@ -44,13 +48,18 @@ def serve(
     Example:  safecl serve pets.safecl   then open http://127.0.0.1:8000
     """
     paths: dict[str, Path] = {}
+    new = list[str]()
     for path in models:
-        file = opened(path).path.resolve()
+        file = place_of(path)
+        if not file.exists():
+            new.append(path.stem)
         if paths.setdefault(path.stem, file) != file:
             raise SafeclError("command.serve.same-name", stem=path.stem)
     check_installed()
     if replicas is not None and not ray:
         raise SafeclError("command.serve.replicas-idle")
+    if ray and new:
+        raise SafeclError("command.serve.new-replicas", stem=new[0])
     import socket
     import webbrowser
 
@@ -73,9 +82,22 @@ def serve(
     shown = f"{place}#token={access.token}" if access.token not in (None, token) else place
     service = open_service(paths, device, access, (replicas or 2) if ray else None)
     say(f"Serving {', '.join(paths)} at {shown}")
+    if new:
+        say(f"{naming(new)}: nothing is learned yet; the page there teaches the first classes.")
     if open_ and not webbrowser.open(shown):
         say("Note: no browser can be opened here; open that address in one.", err=True)
     service.run(sockets=[listening])
+
+
+def place_of(path: Path) -> Path:
+    """Where a model is, or will be once its first classes are taught."""
+    from safecl.classifier.modelfile.place import check_path
+    from safecl.classifier.modelfile.store import SUFFIX
+
+    if path.suffix.lower() != SUFFIX or path.expanduser().exists():
+        return opened(path).path.resolve()
+    check_path(path)
+    return path.expanduser().resolve()
 
 
 def check_installed() -> None:

@@ -73,6 +73,9 @@ TABLE = {
     "command.runs.no-folder": "There is no folder {root}; give the folder that holds your runs.",
     "command.runs.none": "There are no runs in {root}; 'safecl run' makes them.",
     "command.serve.same-name": "Two models are called {stem}; give one of the files another name.",
+    "command.serve.new-replicas": (
+        "{stem} is not there yet, and replicas answer from its file; teach it without --ray first."
+    ),
     "command.serve.replicas-idle": "--replicas has no effect without --ray; give both.",
     "command.serve.cannot-listen": "The service cannot listen on {host}, port {port} ({reason}).",
     "command.serve.not-installed": "The service needs {missing}: pip install 'safecl[serve]'.",

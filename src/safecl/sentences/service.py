@@ -44,10 +44,12 @@ TABLE = {
     "serve.job.not-kept": "The job cannot be kept beside the model ({reason}).",
     "serve.job.ended": "The job is {state} already.",
     "serve.job.picture": "Picture {place} cannot be read ({reason}); omit it.",
+    "serve.export.gone": "This export is gone, or a newer one has its place; ask for it again.",
     "serve.jobs.busy": (
         "Another service has the jobs of {path}; stop it, or serve a copy of the model."
     ),
     "serve.model.missing": "There is no such model here; GET /api/models lists them.",
+    "serve.model.new": "{model} has learned nothing yet; teach it its first classes.",
     "serve.version.missing": "{model} has no such version; its version is {version}.",
     "serve.page.missing": "There is no such file of the page.",
     "watch.no-folder": (

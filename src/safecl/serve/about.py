@@ -15,10 +15,15 @@ def answer_of(answer: Answer, detail: bool) -> dict[str, Any]:
     return {**answer.fields(detail), "nearest": answer.nearest}
 
 
-def brief(name: str, file: ModelFile, fault: str | None) -> dict[str, Any]:
+def brief(name: str, file: ModelFile | None, fault: str | None) -> dict[str, Any]:
     """A line about a model; ``fault``: why it answers as before, if its file could not be read
     anew.
+
+    Without a ``file`` it has learned nothing yet: its version is empty.
     """
+    if file is None:
+        nothing = {"version": "", "classes": 0, "sessions": 0, "frozen": False}
+        return {"name": name, "fault": fault, **nothing}
     header = file.header
     said = {"name": name, "version": file.version, "fault": fault}
     return {
@@ -29,8 +34,15 @@ def brief(name: str, file: ModelFile, fault: str | None) -> dict[str, Any]:
     }
 
 
-def describe(name: str, file: ModelFile, fault: str | None, may_change: bool) -> dict[str, Any]:
+def describe(
+    name: str, file: ModelFile | None, fault: str | None, may_change: bool
+) -> dict[str, Any]:
     """All that the page shows of a model."""
+    if file is None:
+        lists: dict[str, Any] = {"classes": [], "confusions": [], "history": [], "thumbnails": {}}
+        none = dict.fromkeys(("rolls_back", "backbone", "method", "accuracy"))
+        said = {**brief(name, file, fault), **none, **lists}
+        return {**said, "size": 0, "may_change": may_change}
     header = file.header
     calibration = file.header["calibration"]
     thumbnails = dict[str, list[str]]()
@@ -54,7 +66,7 @@ def describe(name: str, file: ModelFile, fault: str | None, may_change: bool) ->
         thumbnails.setdefault(str(header["classes"][one.place]), []).append(
             f"data:image/jpeg;base64,{one.jpeg}"
         )
-    said = ("id", "what", "name", "date", "new", "pictures")
+    steps = ("id", "what", "name", "date", "new", "pictures")
     back = steps_back(header)
     history = [{**one, "pictures": sum(n for _, n in one["classes"])} for one in header["history"]]
     labels = header["classes"]
@@ -69,7 +81,7 @@ def describe(name: str, file: ModelFile, fault: str | None, may_change: bool) ->
         "accuracy": dict(zip(("value", "low", "high"), numbers, strict=False)) or None,
         "classes": classes,
         "confusions": [{"label": labels[a], "answer": labels[b], "count": n} for a, b, n in pairs],
-        "history": [{key: one[key] for key in said} for one in history],
+        "history": [{key: one[key] for key in steps} for one in history],
         "thumbnails": thumbnails,
         "may_change": may_change,
     }

@@ -75,7 +75,8 @@ class Desk:
         self._batches = self._answered = self._reloads = 0
         self._backbones = dict[str, Backbone]()
         self._now = dict[str, Snapshot]()
-        self._drifts = dict[str, Drift]()
+        # where nothing is learned yet, there is nothing to compare with
+        self._drifts = {name: Drift(None, []) for name in self.paths}
         self.faults = Faults(self.paths)
         self._reloading = threading.Lock()
         self._watching = threading.Lock()
@@ -91,9 +92,10 @@ class Desk:
                 target=watch, args=(self.paths, self.reload, self._closed), daemon=True
             ).start()
 
-    def file(self, name: str) -> ModelFile:
-        """The file that answers."""
-        return self._now[name].file
+    def file(self, name: str) -> ModelFile | None:
+        """The file that answers; None where nothing is learned yet."""
+        now = self._now.get(name)
+        return None if now is None else now.file
 
     def reload(self, name: str) -> str:
         """Have the file at its place answer, if it is another one now; gives its version.
@@ -105,8 +107,11 @@ class Desk:
             return self._read(name)
 
     def _read(self, name: str) -> str:
+        before = self.file(name)
+        if before is None and not self.paths[name].exists():
+            return ""
         file = ModelFile(self.paths[name])
-        if name not in self._now or self.file(name).digest != file.digest:
+        if before is None or before.digest != file.digest:
             chosen = (model := Model.open(file)).settings.backbone
             if (key := chosen.model_dump_json()) not in self._backbones:
                 self._backbones[key] = load_backbone(chosen).to(

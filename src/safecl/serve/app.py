@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import uvicorn
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
@@ -53,6 +53,7 @@ from safecl.serve.protocol import PICTURE, Asking
 from safecl.streams.labels import check_name
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+NEW: dict[str, Any] = {"classes": [], "frozen": False}  # of what has learned nothing yet
 STOP_SECONDS = 10  # for requests that are being answered when the service stops
 EVERY = 0.1  # seconds between looks at a job
 ERRORS = (
@@ -114,11 +115,18 @@ class Service:
         self.answered = 0
         self.seconds = 0.0
 
-    def file(self, model: str, version: str | None = None) -> ModelFile:
-        """The file that answers, if it is of this version."""
+    def found(self, model: str) -> ModelFile | None:
+        """The file that answers; None where nothing is learned yet."""
         if model not in self.desk.paths:
             raise Refused(404, "serve.model.missing")
-        file: ModelFile = self.desk.file(model)
+        file: ModelFile | None = self.desk.file(model)
+        return file
+
+    def file(self, model: str, version: str | None = None) -> ModelFile:
+        """The file that answers, if it is of this version."""
+        file = self.found(model)
+        if file is None:
+            raise Refused(409, "serve.model.new", model=model)
         if version not in (None, file.version):
             raise Refused(404, "serve.version.missing", model=model, version=file.version)
         return file
@@ -154,7 +162,8 @@ class Service:
 
     async def teach(self, model: str, what: str, given: Any) -> dict[str, Any]:
         """A job, once all of its pictures are known to be pictures and its labels to be names."""
-        header = self.file(model).header
+        first = what == "learn" and self.found(model) is None
+        header = NEW if first else self.file(model).header
         sent = getattr(given, "pictures", ())
         more = given.model_dump(exclude={"pictures"})
         pictures = await asyncio.to_thread(pictures_of, [getattr(one, "data", one) for one in sent])
@@ -164,7 +173,7 @@ class Service:
             check_step(header, more["step"])
         elif what == "audit":
             check_auditable(header)
-        elif what != "queue":
+        elif what in ("learn", "correct"):
             check_not_frozen(header)
             check_name(more.get("name", what), "session")
             check_labels(
@@ -172,9 +181,10 @@ class Service:
             )
         if labels and len(set(zip(pictures, labels, strict=True))) > len(set(pictures)):
             raise Refused(422, "serve.picture.two-labels")
-        for i, found in enumerate(await self.desk.decode(pictures, 1, 1)):
-            if isinstance(found, str):
-                raise Refused(422, "serve.job.picture", place=i, reason=found)
+        views = await self.desk.decode(pictures, 1, 1)
+        unread = {i: found for i, found in enumerate(views) if isinstance(found, str)}
+        for place, reason in unread.items():
+            raise Refused(422, "serve.job.picture", place=place, reason=reason).of(unread)
         return {
             "job": await asyncio.to_thread(self.jobs.add, model, what, pictures, labels, **more)
         }
@@ -246,16 +256,21 @@ def add_models(app: FastAPI, service: Service) -> None:
     async def every() -> dict[str, Any]:
         return {
             "models": [
-                brief(name, service.file(name), desk.faults.get(name)) for name in desk.paths
+                brief(name, service.found(name), desk.faults.get(name)) for name in desk.paths
             ]
         }
 
     @app.get("/api/models/{model}")
     async def one(request: Request, model: str) -> dict[str, Any]:
-        file = service.file(model)
+        file = service.found(model)
         fault = desk.faults.get(model)
         said = await asyncio.to_thread(describe, model, file, fault, request.state.may_change)
         return {**said, "drift": desk.drift(model)}
+
+    @app.get("/api/models/{model}/file", response_class=FileResponse)
+    async def whole(model: str) -> FileResponse:
+        service.file(model)
+        return download(desk.paths[model], desk.paths[model].name)
 
     @app.post(
         "/api/models/{model}/predict",
@@ -307,6 +322,10 @@ def add_jobs(app: FastAPI, service: Service) -> None:
     async def one(job: Job) -> dict[str, Any]:
         return jobs.told(job)
 
+    @app.get("/api/jobs/{job}/file", response_class=FileResponse)
+    async def exported(job: Job) -> FileResponse:
+        return download(jobs.exported(job), f"{job['model']}.onnx")
+
     @app.delete("/api/jobs/{job}")
     async def stop(job: Job) -> dict[str, Any]:
         await asyncio.to_thread(jobs.stop, job)
@@ -338,6 +357,13 @@ def add_page(app: FastAPI, service: Service) -> None:
         if file not in files:
             raise Refused(404, "serve.page.missing")
         return Response(files[file], media_type=KINDS.get(file.rpartition(".")[2]))
+
+
+def download(path: Path, name: str) -> FileResponse:
+    """A file to be kept, under a name."""
+    if not path.is_file():
+        raise Refused(404, "serve.export.gone")
+    return FileResponse(path, media_type="application/octet-stream", filename=name)
 
 
 async def explained(request: Request, error: Exception) -> Response:

@@ -45,6 +45,7 @@ TOLD = (
     "step",
 )
 KEPT = (*TOLD, "created", "pictures", "bytes", "labels")
+EXPORT = ".onnx"  # what a job has exported, beside its folder
 LOCK = ".lock"  # in the folder of jobs, held by the service that does them
 ENDED = ("done", "failed", "stopped")
 
@@ -144,6 +145,10 @@ class Jobs:
             self._unwanted.add(job["id"])
         self._send({"stop": job["id"]})
 
+    def exported(self, job: dict[str, Any]) -> Path:
+        """Where the file is that a job has made."""
+        return self.folder(job["model"]) / f"{job['id']}{EXPORT}"
+
     def close(self) -> None:
         """Stop; the job at work saves its place, and goes on when the service starts again."""
         with self._news:
@@ -184,6 +189,9 @@ class Jobs:
                 }
                 job |= {"state": "failed", "progress": 0.0, "error": LOST}
             self.all[path.stem] = job | {"id": path.stem, "model": name}
+        for path in folder.glob(f"*{EXPORT}"):
+            if path.stem not in self.all:
+                path.unlink(missing_ok=True)
         for path in folder.glob("*/"):
             if path.name not in self.all or self.all[path.name]["state"] in ENDED:
                 _delete(path)
@@ -225,6 +233,11 @@ class Jobs:
             self.all.pop(old["id"])
             with contextlib.suppress(OSError):
                 folder.with_name(f"{old['id']}.json").unlink()
+        made = [one for one in ended if one["what"] == "export" and one["state"] == "done"]
+        for path in folder.parent.glob(f"*{EXPORT}"):
+            if not made or path.stem != made[-1]["id"]:  # one of each model is kept
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):

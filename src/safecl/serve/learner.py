@@ -27,6 +27,7 @@ from PIL import Image
 from safecl.atomic import write_json
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.edits.steps import ready
+from safecl.classifier.model import Model
 from safecl.classifier.modelfile.store import ModelFile
 from safecl.classifier.teach import Lesson
 from safecl.engine.progress import Phase, Progress
@@ -35,6 +36,7 @@ from safecl.lines import as_json, counted
 from safecl.outputs import locked
 from safecl.serve.about import answer_of
 from safecl.serve.decoding import Decoders
+from safecl.serve.jobs import EXPORT
 from safecl.serve.limits import MAX_WAITING, OURS, check_step
 from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import FilePictures
@@ -114,7 +116,7 @@ class Learner:
         says so.
         """
         with suppress(Exception):
-            made = (model := self._opened(path))._fitted
+            made = (model := self._opened(path))._fitted  # what is not there yet has none
             made.warm = ready(made.at_hand(model._backbone()))
             self.last = (path, model)
             self._loaded = model._loaded
@@ -134,7 +136,7 @@ class Learner:
         back = job["what"] == "rollback"
         if effect.exists():
             outcome = dict(json.loads(effect.read_bytes()))
-            past = [entry["id"] for entry in ModelFile(path).header["history"]]
+            past = [one["id"] for one in ModelFile(path).header["history"]] if path.exists() else []
             if (outcome["step"] in past) is not back and not outcome.get("tuning"):
                 return outcome
         if stop():
@@ -143,15 +145,15 @@ class Learner:
             if back:
                 check_step(ModelFile(file).header, job["step"])
             model = self._opened(file)
-            before = there = model._fitted
+            before = there = model._model  # None: it has learned nothing yet
 
             def write(outcome: dict[str, Any]) -> None:
                 nonlocal there
-                if model._fitted is not there:
+                if model._model is not there:
                     outcome["step"] = job["step"] or model.history_[-1]["id"]
                     write_json(effect, outcome)
                     model.save(file)
-                    there = model._fitted
+                    there = model._model
 
             def answers(outcome: dict[str, Any]) -> None:
                 write({**outcome, "tuning": True})
@@ -159,7 +161,7 @@ class Learner:
 
             outcome = self._done(model, job, tell, stop, answers)
             write(outcome)
-            if model._fitted is not before:
+            if model._model is not before:
                 outcome["step"] = job["step"] or model.history_[-1]["id"]
             self.last = (file, model)
             self._loaded = model._loaded
@@ -174,6 +176,10 @@ class Learner:
             self.last or (None, None),
             None,
         )
+        if not file.exists():
+            model = ContinualClassifier(device=self.device)
+            model._loaded = self._loaded
+            return model
         found = ModelFile(file)
         if model is None or last != file or model._known.get(file.resolve()) != found.digest:
             model = ContinualClassifier.load(found, device=self.device)
@@ -190,6 +196,12 @@ class Learner:
             return {"said": model.rollback()}
         if job["what"] == "audit":
             return {"result": model.audit().fields(f"{job['model']}.safecl", job["count"])}
+        if job["what"] == "export":
+            out = Path(job["folder"]).with_suffix(EXPORT)
+            tell(said="Writing the file, and comparing its answers")
+            return dict(
+                behind(partial(exported, model._fitted, out, job["precision"], stop), self.niceness)
+            )
         if job["what"] == "learn":
             lesson = partial(self._lesson, model, pictures, job, shown, stop, answers)
             return dict(behind(lesson, self.niceness))
@@ -234,13 +246,29 @@ class Learner:
         return told_of(lesson)
 
 
+def exported(model: Model, out: Path, precision: Any, stop: Callable[[], bool]) -> dict[str, Any]:
+    """Write a model for other programs; gives what is said of the file."""
+    from safecl.classifier.answers.export import export_onnx
+
+    try:
+        check = export_onnx(model, out, precision, force=True)
+        if stop():
+            raise Stopped
+    except BaseException:
+        out.unlink(missing_ok=True)
+        raise
+    share = f"{100 * check.agreement:.1f} %"
+    said = f"{share} of its answers to {counted(check.pictures, 'drawn picture')} are the model's."
+    return {"said": said, "result": {"bytes": out.stat().st_size}}
+
+
 def told_of(lesson: Lesson) -> dict[str, Any]:
     """What came of a lesson."""
     learned = (
         f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
     )
     said = learned if lesson.pictures else lesson.warnings[0]
-    keys = ("pictures", "skipped", "new", "accuracy", "warnings")
+    keys = ("pictures", "skipped", "new", "accuracy", "interval", "warnings")
     return {"said": said, "result": {key: getattr(lesson, key) for key in keys}}
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from typing import Any
+from typing import Any, Self
 
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
@@ -28,6 +28,7 @@ MAX_SPOOL = 2 << 30  # bytes of the pictures of jobs
 OURS = "This failed for a reason that is safecl's own; the log of the service has it."
 OPEN = ("/", "/health", "/v2/health/live", "/v2/health/ready")  # to everybody, as is /page/
 ASKING = ("predict", "heat_map", "infer")  # ends of paths that are posted to and change nothing
+WHOLE = "file"  # end of paths by which all that a model is leaves the service
 HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:/?#@\s]+)(:[0-9]*)?")  # a name or an address, and a port
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
@@ -72,12 +73,19 @@ class Refused(SafeclError):
         super().__init__(code, **fields)
         self.status = status
         self.headers = dict(headers or {})
+        self.pictures: Mapping[int, str] = {}
+
+    def of(self, pictures: Mapping[int, str]) -> Self:
+        """With what is wrong with each picture at fault, by its place."""
+        self.pictures = pictures
+        return self
 
 
 def refused(error: SafeclError, status: int = 422) -> JSONResponse:
     """The answer to a request that ended in an error, which may have a status of its own."""
-    told = {"error": str(error), "code": error.code}
+    told: dict[str, Any] = {"error": str(error), "code": error.code}
     if isinstance(error, Refused):
+        told |= {"pictures": error.pictures} if error.pictures else {}
         return JSONResponse(told, error.status, error.headers)
     return JSONResponse(told, status)
 
@@ -284,8 +292,10 @@ def needed(method: str, path: str) -> str:
     """The right that a request needs."""
     if path in OPEN or path.startswith("/page/"):
         return "none"
-    asks = method == "POST" and path.rpartition("/")[2] in ASKING
-    return "read" if asks or method in ("GET", "HEAD") else "change"
+    last = path.rpartition("/")[2]
+    asks = method == "POST" and last in ASKING
+    looks = method in ("GET", "HEAD") and last != WHOLE
+    return "read" if asks or looks else "change"
 
 
 def pictures_of(texts: Sequence[str]) -> list[bytes]:

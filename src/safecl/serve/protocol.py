@@ -1,7 +1,7 @@
 """What bodies say; and the Open Inference Protocol, version 2, as KServe's clients speak it."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -53,6 +53,10 @@ class Correcting(Body):
     pictures: list[Corrected] = Field(min_length=1, max_length=MAX_TAUGHT)
 
 
+class Exporting(Body):
+    precision: Literal["fp32", "fp16"] = "fp32"
+
+
 class RollingBack(Body):
     step: str = Field(description="Its id in the history.", examples=["3f2a9c01d7be"])
 
@@ -64,6 +68,7 @@ JOBS = {
     "rollback": RollingBack,
     "queue": Queueing,
     "audit": Auditing,
+    "export": Exporting,
 }
 
 

@@ -36,7 +36,7 @@ def tree(top: Path) -> list[str]:
         (".hidden", "hidden"),
         ("a\0b", "a_b"),
         ("con", "con_"),
-        ("nul.txt", "nul.txt_"),
+        ("nul.txt", "nul_.txt"),
         ("end. ", "end"),
         ("", "_"),
         ("日本", "日本"),

@@ -121,7 +121,9 @@ def safe_name(text: str) -> str:
         "_" if sign in FORBIDDEN or not sign.isprintable() else sign for sign in text
     ).strip(". ")
     kept = kept.encode()[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
-    return f"{kept}_" if not kept or kept.split(".")[0].upper() in DEVICES else kept
+    first, dot, rest = kept.partition(".")  # of Windows' devices only what stands before it counts
+    device = not kept or first.strip().upper() in DEVICES
+    return f"{first}_{dot}{rest}" if device else kept
 
 
 def new_folder(path: Path) -> Path:

@@ -25,12 +25,12 @@ export async function call(path, body, method = body === undefined ? "GET" : "PO
     throw new Error(say("gone"));
   }
   if (answer.ok) return answer;
-  const { error } = await answer.json().catch(() => ({}));
+  const { error, pictures } = await answer.json().catch(() => ({}));
   if (answer.status === 401 && method === "GET") {
     await askToken(error);
     return call(path);
   }
-  throw Object.assign(new Error(error || say("odd", { status: answer.status })), { status: answer.status });
+  throw Object.assign(new Error(error || say("odd", { status: answer.status })), { status: answer.status, pictures });
 }
 
 export const fetched = async (...given) => (await call(...given)).json();
@@ -59,7 +59,8 @@ export async function refresh() {
   const same = before && before.name === state.info.name;
   if (same && before.version === state.info.version) return;
   const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  $("version").textContent = say(same ? "updated" : "version", { version: state.info.version.slice(0, 7), time });
+  const words = !state.info.version ? "version_new" : same ? "updated" : "version";
+  $("version").textContent = say(words, { version: state.info.version.slice(0, 7), time });
   document.dispatchEvent(new CustomEvent("model", { detail: { same } }));
 }
 
@@ -88,7 +89,7 @@ export const heatMap = async (file, label) =>
   (await call(`${place()}/heat_map?label=${encodeURIComponent(label)}`, file)).blob();
 
 // Jobs: one bar shows the one that reported last.
-const KINDS = { learn: "job_learn", correct: "job_correct", rollback: "job_rollback", queue: "job_queue" };
+const KINDS = { learn: "job_learn", correct: "job_correct", rollback: "job_rollback", queue: "job_queue", export: "job_export", audit: "job_audit" };
 const running = new Map();
 const ended = (job) => ["done", "failed", "stopped"].includes(job.state);
 const sleep = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
@@ -126,7 +127,11 @@ export async function follow(job) {
   show(job);
   while (!ended(job)) {
     try {
-      for await (const now of events((await call(`api/jobs/${job.id}/events`)).body)) show((job = now));
+      for await (const now of events((await call(`api/jobs/${job.id}/events`)).body)) {
+        const news = now.said !== job.said && !state.info.version && now.model === state.name;
+        show((job = now));
+        if (news) refresh().catch(() => {}); // a first lesson answers before it is over
+      }
     } catch (error) {
       if (error.status === 404) break; // else the stream was cut: ask for where it stands
     }
@@ -143,4 +148,20 @@ export async function follow(job) {
   throw new Error(job.error || say("stopped"));
 }
 
-export const isBusy = () => [...running.values()].some((job) => job.model === state.name && job.what !== "queue");
+const CHANGES = ["learn", "correct", "rollback"];
+export const isBusy = () => [...running.values()].some((job) => job.model === state.name && CHANGES.includes(job.what));
+
+// Have the browser keep a file of the service; a link could not bring the token.
+async function download(path, name) {
+  const url = URL.createObjectURL(await (await call(path)).blob());
+  Object.assign(document.createElement("a"), { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+export const downloadModel = () => download(`${place()}/file`, `${state.name}.safecl`);
+
+export async function downloadExport(precision) {
+  const job = await follow((await ofModel("export", { precision })).job);
+  await download(`api/jobs/${job.id}/file`, `${job.model}.onnx`);
+  return job;
+}

@@ -59,7 +59,8 @@ function sentence(group) {
 
 function settled({ model, step }, group, text) {
   done.push({ model, step, group });
-  toast(text, state.info.rolls_back === step ? { action: say("undo"), does: undo } : {});
+  const undoes = state.info.rolls_back === step;
+  if (undoes || group.length) toast(text, undoes ? { action: say("undo"), does: undo } : {});
 }
 
 // What was taken back, here or elsewhere, is no longer shown as learned.
@@ -91,13 +92,15 @@ export async function rollBack(step) {
   toast(say("undone"));
 }
 
-// pictures: [{ file, label }]
-export async function learn(pictures, name) {
+// pictures: [{ file, label }]; began(id): once the service has them; gives the job at its end.
+export async function learn(pictures, name, began) {
   const model = state.name; // another may be chosen while the files are read
   const sent = await Promise.all(pictures.map(async ({ file, label }) => ({ data: await data(file), label })));
   const { job } = await ofModel("learn", { ...(name && { name }), pictures: sent }, model);
+  began(job.id);
   const end = await follow(job);
-  settled(end, [], end.said || say("change_learned", { n: pictures.length }));
+  settled(end, [], end.said);
+  return end;
 }
 
 document.addEventListener("model", settle);

@@ -21,6 +21,7 @@ export function announce(text) {
 }
 
 export function toast(text, { action, does, bad = false } = {}) {
+  for (const other of [...$("toasts").children]) if (other.firstChild.textContent === text) other.remove();
   const note = make("div", { className: bad ? "toast bad" : "toast" }, make("span", {}, text));
   const close = () => note.remove();
   if (action) {

@@ -3,15 +3,22 @@ import { predict, state } from "./api.js";
 import { $, fail, toast } from "./dom.js";
 import { say, told } from "./words.js";
 
+const LIVE = 300, EACH = 200, HELD = 400; // ms between two answers, between two pictures, until a button counts as held
 const PEN = 24; // pixels of the 280 of the sheet: as bold as print
-let take, teach, pasted = 0, photos = 0, drawings = 0, strokes = 0, stream = null, inked = false;
+let take, teach, pasted = 0, photos = 0, drawings = 0, strokes = 0, stream = null, inked = false, opener = null, holding = 0;
 const taught = {}; // drawings by name
+
+const SYSTEM = /^(\..*|thumbs\.db|desktop\.ini)$/i; // files that folders hold and nobody has put there
 
 // Files become [{ file, folder }]; folder: the name of the one that the file lies in, or "".
 function accept(found) {
-  const usable = found.filter(({ file }) => !file.type || file.type.startsWith("image/"));
+  const given = found.filter(({ file }) => !SYSTEM.test(file.name));
+  const empty = given.filter(({ file }) => !file.size), full = given.filter(({ file }) => file.size);
+  const usable = full.filter(({ file }) => !file.type || file.type.startsWith("image/")), other = full.length - usable.length;
   if (usable.length) take(usable);
-  else if (found.length) toast(say("no_picture"), { bad: true });
+  if (empty.length) toast(say("empty_file", { n: empty.length, name: empty[0].file.name }), { bad: true });
+  if (usable.length && other) toast(say("left_out", { n: other }));
+  else if (!usable.length && !empty.length && found.length) toast(say("no_picture"), { bad: true });
 }
 
 const chosen = (files) => accept([...files].map((file) => ({ file, folder: file.webkitRelativePath.split("/").at(-2) || "" })));
@@ -44,7 +51,15 @@ function panel(name, open) {
   $(`${name}_open`).ariaExpanded = String(open);
 }
 
-async function openCamera() {
+export const choose = () => $("files").click();
+
+// where: the element that the camera is shown in.
+export async function photograph(where) {
+  opener = document.activeElement;
+  where.append($("camera"));
+  $("camera_said").textContent = "";
+  $("shoot").textContent = say(location.hash === "#teach" ? "shoot_hold" : "shoot");
+  if (stream) return $("shoot").focus();
   try {
     stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
   } catch (error) {
@@ -53,21 +68,56 @@ async function openCamera() {
   panel("camera", true);
   $("video").srcObject = stream;
   $("shoot").focus();
+  live();
 }
 
-function closeCamera() {
+export function stopCamera() {
+  release();
   for (const track of stream?.getTracks() || []) track.stop();
   stream = null;
   panel("camera", false);
-  $("camera_open").focus();
+  $("give").append($("camera"));
+}
+
+function closeCamera() {
+  stopCamera();
+  opener?.focus();
+}
+
+async function frame() {
+  const { videoWidth: width, videoHeight: height } = $("video");
+  if (!width) return null;
+  const sheet = new OffscreenCanvas(width, height);
+  sheet.getContext("2d").drawImage($("video"), 0, 0);
+  return sheet.convertToBlob({ type: "image/jpeg", quality: 0.92 });
+}
+
+// What the camera sees is answered while it is on, where there is a model that answers.
+async function live() {
+  for (const own = stream; stream === own; await new Promise((done) => setTimeout(done, LIVE))) {
+    const idle = location.hash === "#teach" || !state.info?.version || document.hidden;
+    const photo = idle ? null : await frame();
+    if (!photo) continue;
+    const said = await predict([photo]).then(({ answers }) => told(answers[0]), (error) => error.message);
+    if (stream === own) $("camera_said").textContent = said;
+  }
+}
+
+// Held down, the button takes one picture after the other.
+function hold(event) {
+  if (location.hash !== "#teach" || event.button) return;
+  release();
+  holding = setTimeout(() => (holding = setInterval(() => shoot().catch(fail), EACH)), HELD);
+}
+
+function release() {
+  clearInterval(holding); // clears a timeout as well
+  holding = 0;
 }
 
 async function shoot() {
-  const { videoWidth: width, videoHeight: height } = $("video");
-  if (!width) return;
-  const sheet = new OffscreenCanvas(width, height);
-  sheet.getContext("2d").drawImage($("video"), 0, 0);
-  const photo = await sheet.convertToBlob({ type: "image/jpeg", quality: 0.92 });
+  const photo = await frame();
+  if (!photo) return;
   accept([{ file: new File([photo], say("photo_name", { n: ++photos }), { type: photo.type }), folder: "" }]);
 }
 
@@ -90,6 +140,7 @@ function clearSheet() {
 const drawing = () => new Promise((done) => $("sheet").toBlob(done));
 
 async function recognise() {
+  if (!state.info?.version) return; // nobody answers yet
   const stroke = ++strokes; // an answer that comes after the next stroke, or after clearing, is not shown
   try {
     const { answers } = await predict([await drawing()]);
@@ -149,9 +200,11 @@ export function startGive(onFiles, onTaught) {
     $(button).onclick = () => $(input).click();
     $(input).onchange = () => (chosen($(input).files), ($(input).value = ""));
   }
-  $("camera_open").onclick = () => (stream ? closeCamera() : openCamera());
+  $("camera_open").onclick = () => (stream ? closeCamera() : photograph($("give")));
   $("camera_close").onclick = closeCamera;
   $("shoot").onclick = () => shoot().catch(fail);
+  $("shoot").onpointerdown = hold;
+  for (const end of ["pointerup", "pointercancel", "pointerleave"]) $("shoot").addEventListener(end, release);
   $("draw_open").onclick = () => ($("draw").hidden ? openDraw() : panel("draw", false));
   $("draw_close").onclick = () => (panel("draw", false), $("draw_open").focus());
   $("draw_clear").onclick = clearSheet;

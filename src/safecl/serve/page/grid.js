@@ -98,7 +98,7 @@ function arrange() {
 
 // Answers that the model of today has not given are asked for: new pictures first, old ones once they are in view.
 async function ask() {
-  if (asking || !state.info) return;
+  if (asking || !state.info?.version) return;
   asking = true;
   const stale = (one) => one.version !== state.info.version && one.given?.state !== "waiting";
   const worth = (one) => (one.given ? 4 : 0) + (one.near ? 2 : 0) + (one.answer ? 0 : 1);

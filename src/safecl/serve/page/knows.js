@@ -1,7 +1,7 @@
 // What the model knows, what it mixes up, and its history.
-import { state } from "./api.js";
+import { downloadExport, downloadModel, state } from "./api.js";
 import { mayChange, rollBack } from "./change.js";
-import { $, fail, make } from "./dom.js";
+import { $, fail, make, toast } from "./dom.js";
 import { pictures } from "./grid.js";
 import { percent, say } from "./words.js";
 
@@ -86,8 +86,20 @@ function sure(step) {
   $("sure").showModal();
 }
 
+export function startKnown() {
+  const busy = async (button, does) => {
+    button.disabled = true;
+    await does().catch(fail);
+    button.disabled = false;
+  };
+  $("take_model").onclick = () => busy($("take_model"), downloadModel);
+  $("take_onnx").onclick = () => busy($("take_onnx"), async () => toast((await downloadExport($("take_small").checked ? "fp16" : "fp32")).said));
+}
+
 export function paintKnown() {
-  if (!state.info) return;
+  if (!state.info?.version) return;
+  $("take").hidden = !state.info.may_change;
+  $("take_model").textContent = say("take_model", { size: `${(state.info.size / 1e6).toFixed(1)} MB` });
   facts(state.info);
   classTable(state.info);
   confusions();

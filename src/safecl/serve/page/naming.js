@@ -9,12 +9,19 @@ let shown = [], active = 0, chosen = null, left = null, best = [];
 export const nearest = ({ answer }) =>
   (answer?.nearest || []).filter(([label]) => state.info.classes.some((one) => one.label === label));
 
-// A class of nearly this name, if there is none of this name: what is typed may be a slip.
-export function nearName(text) {
-  const low = text.toLowerCase(), labels = state.info.classes.map(({ label }) => label);
+// A class of nearly this name, if there is none of this name: what is typed may be a slip. more: names to be classes.
+export function nearName(text, more = []) {
+  const low = text.toLowerCase(), labels = [...(state.info?.classes || []).map(({ label }) => label), ...more];
   if (labels.some((label) => String(label).toLowerCase() === low)) return undefined;
   const most = low.length < 3 ? 0 : low.length < 6 ? 1 : 2;
-  return labels.find((label) => slips(String(label).toLowerCase(), low) <= most);
+  return labels.find((label) => slips(String(label).toLowerCase(), low) <= most && !numbered(String(label).toLowerCase(), low));
+}
+
+// Names that are told apart by a number or a letter on purpose: rose 1 and rose 2, type a and type b.
+function numbered(a, b) {
+  const [one, other] = [a, b].map((name) => name.split(/[\s_-]+/)), digits = (name) => name.replace(/\D+/g, " ").trim();
+  const differ = one.filter((part, i) => part !== other[i]);
+  return digits(a) !== digits(b) || (one.length === other.length && one.length > 1 && differ.length === 1 && differ[0].length < 3);
 }
 
 // Letters to add, omit, replace or swap with the next until a is b.

@@ -78,7 +78,7 @@ class File:
             else:
                 now = os.stat(whole.path)
                 tar = opened(whole, now.st_ino)
-                data = os.pread(tar.fileno(), self.size, self.offset)
+                data = tar.at(self.offset, self.size)
             if (now.st_size, now.st_mtime_ns) == (whole.size, whole.modified) and len(
                 data
             ) == self.size:

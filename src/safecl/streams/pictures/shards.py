@@ -8,6 +8,7 @@ import io
 import json
 import os
 import tarfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -22,6 +23,9 @@ Placed: TypeAlias = list[tuple[tuple[str, ...], tarfile.TarInfo]]
 MAX_READ = 1 << 20  # bytes of a header or of a label, far more than a name takes
 
 
+_alone = threading.Lock()  # of who moves a shared place in a file
+
+
 class Shard(io.FileIO):
     """An open shard. Threads and forks may share it: pictures are read by position, and ``read`` is
     for headers.
@@ -32,6 +36,14 @@ class Shard(io.FileIO):
             # as a header claims, and before it takes memory
             raise tarfile.ReadError("a header is too long")
         return super().read(size) or b""
+
+    def at(self, offset: int, size: int) -> bytes:
+        """At most ``size`` bytes from ``offset`` on."""
+        if hasattr(os, "pread"):
+            return os.pread(self.fileno(), size, offset)
+        with _alone:  # Windows
+            self.seek(offset)
+            return super().read(size) or b""
 
 
 def contents(path: Path) -> tuple[Placed, list[str]]:
@@ -65,7 +77,7 @@ def _members(shard: Shard) -> Iterator[tarfile.TarInfo]:
             if info.isreg() and not hidden(*parts):
                 yield info
         # tarfile takes anything that is no header for the end, and reads nothing behind it.
-        end = os.pread(shard.fileno(), MAX_READ, tar.offset)
+        end = shard.at(tar.offset, MAX_READ)
         if len(end) < tarfile.BLOCKSIZE or end.strip(b"\0"):
             raise tarfile.ReadError("it breaks off, or goes on behind its end")
 
@@ -84,11 +96,7 @@ def _in_folders(shard: Shard, members: list[tarfile.TarInfo]) -> tuple[Placed, s
             named.get(f"{sample}.cls", named.get(f"{sample}.json")) if info.name in named else None
         )
         if beside is not None:
-            text = (
-                os.pread(shard.fileno(), min(beside.size, MAX_READ), beside.offset_data)
-                .decode()
-                .strip()
-            )
+            text = shard.at(beside.offset_data, min(beside.size, MAX_READ)).decode().strip()
             label = json.loads(text)["label"] if _ending(beside) == ".json" else text
             if (
                 sample in labels
