@@ -179,7 +179,8 @@ def check_same(
                 sorted(s for some in c["scores"] for s in some)
                 for c in (a.header["calibration"], again)
             ]
-            assert np.allclose(*scores, atol=1e-2)
+            # in another order, other pictures are left out together
+            assert np.allclose(*scores, atol=1e-2 if rows else 3e-2)
 
 
 METHODS: dict[str, dict[str, Any]] = {
