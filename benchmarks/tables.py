@@ -909,7 +909,7 @@ READ: dict[str, tuple[Iterable[str], str]] = {
     "seven apart, an equal share of M each": (("even 1 1 1",), ""),
     "one or that, by the first session": (("one", "even 1 1 1"), "first"),
     "one or that, by all sessions: two Gram matrices": (("one", "even 1 1 1"), "evidence"),
-    "`blocks=apart`: seven, M / 3 for the last one, its weight by all sessions": (
+    "`ridge.blocks=apart`: seven, M / 3 for the last one, its weight by all sessions": (
         [f"third {weights}" for weights in LAST],
         "held",
     ),

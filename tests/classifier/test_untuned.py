@@ -17,6 +17,7 @@ from safecl.classifier.answers.queue import Looking
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.data import unlabelled
 from safecl.classifier.model import Model
+from safecl.classifier.modelfile.rows import LOOK
 from safecl.methods.safe import SAFE
 from safecl.runtime.model import ExportedModel
 from safecl.streams.pictures.images import ArrayPictures
@@ -48,7 +49,7 @@ def test_it_answers_alike_whoever_asks(
         "untuned",
         "fast",
     ]
-    assert {*model._fitted.state.kept} == {"slow", "untuned", "targets", "hashes"}
+    assert {*model._fitted.state.kept} == {"slow", "untuned", LOOK, "targets", "hashes"}
     assert model._fitted.header["calibration"]["scales"] is not None  # both have a likeness
 
     mirrored = np.ascontiguousarray(images[:, :, ::-1])

@@ -19,6 +19,8 @@ class Echo:
 
     classes_ = ("a", "b")
     outputs = ("safe",)
+    calibration = None
+    known = classes_
 
     def __init__(self) -> None:
         self.asked: list[int] = []

@@ -31,6 +31,7 @@ from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
 from safecl.heads.settings import RidgeSettings
+from safecl.methods.beyond.class_means import ClassMeans
 from safecl.methods.catalog import make_method, method_settings
 from safecl.methods.method import Method, all_logits
 from safecl.methods.ranpac import RanPAC
@@ -250,7 +251,7 @@ def test_a_stop_is_heard_while_a_run_tests_itself(
     expected, _ = go(tmp_path / "straight")
     calls = [0]
 
-    class Interrupted(RanPAC):
+    class Interrupted(ClassMeans):
         def answer(self, features: Any, *rest: Any) -> dict[str, Tensor]:
             calls[0] += 1
             if calls[0] == 2:  # the first of two tests after session 2
@@ -815,7 +816,10 @@ def test_what_a_method_decides_is_noted_with_the_session(
 ) -> None:
     go(tmp_path / "safe", "safe", sessions=[["a", "b", "c", "d"], ["e"], ["f"]])
     first, *later = (line["notes"] for line in lines(tmp_path / "safe"))
-    assert first.keys() == {"pilots", "transfer", "kept", "untuned"} and first["pilots"] is True
+    assert (
+        first.keys() == {"pilots", "gain", "transfer", "kept", "untuned"}
+        and first["pilots"] is True
+    )
     for number, line in enumerate(later, 2):
         assert line.keys() == {"released", "average", *(["helps"] if first["untuned"] else [])}
         # Classes of one size: those of the session over all, and of that what pilots keep of a

@@ -14,7 +14,7 @@ from safecl.lines import print_sentence
 def stress(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PRESET… [KEY=VALUE]…", help="Presets, and settings of all runs."),
+        typer.Argument(metavar="PRESET|KEY=VALUE", help="Presets, and settings of all runs."),
     ] = None,
     scale: Annotated[
         Literal["small", "full"],

@@ -375,6 +375,7 @@ def test_a_key_that_is_missing_or_unknown_is_refused_in_every_part(home: Path) -
     optional = {
         "choice",
         "licence",
+        "looks",
         "mean",
         "own",
         "pictures",

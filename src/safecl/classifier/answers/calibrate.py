@@ -180,7 +180,11 @@ def of_more(calibration: Mapping[str, Any], classes: int) -> dict[str, Any]:
     """
     more = classes - len(calibration["classes"])
     rows = [*calibration["classes"], *([0, 0, 0] for _ in range(more))]
-    lists = {key: [*calibration[key], *([] for _ in range(more))] for key in ("scores", "own")}
+    lists = {
+        key: [*calibration[key], *([] for _ in range(more))]
+        for key in ("scores", "own", "looks")
+        if calibration.get(key) is not None
+    }
     return {**calibration, **lists, "classes": rows}
 
 

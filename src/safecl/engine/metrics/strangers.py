@@ -1,7 +1,5 @@
 """Whether pictures of classes that are not known yet are told by how sure the answer is."""
 
-import torch
-
 from safecl.engine.metrics.measured import Accuracy, Measured
 
 
@@ -11,6 +9,8 @@ def strangers(measured: Measured) -> Accuracy:
     """
     if measured.targets is None or measured.confidence is None:
         return None
+    import torch  # settings name metrics, and need no more
+
     known = measured.confidence[measured.targets >= 0]
     others = measured.confidence[measured.targets < 0].sort().values
     if not len(known) or not len(others):
