@@ -117,8 +117,9 @@ def test_a_broker_that_refuses_is_named_once(top: Path) -> None:
     for _ in range(3):
         made.client.on_connect_fail(client, None)
     assert len(said) == 1 and "pi:1883" in said[0]
-    with raises("mqtt.url"):
-        Mqtt("http://pi", top, list, said.append, client)
+    for url in ("http://pi", "mqtt://", "mqtt://pi:port", "mqtt://pi:99999", "mqtt://[pi"):
+        with raises("mqtt.url"):
+            Mqtt(url, top, list, said.append, client)
 
 
 @pytest.fixture

@@ -602,6 +602,13 @@ def test_it_tells_that_pictures_have_changed_until_the_model_learns_them(
         assert one.about["drift"]["alarm"] and one.about["drift"]["told"] == said
         assert 'safecl_drift_alarm{model="m"} 1\n' in get("/metrics").text
         assert one.client.post(ask, json=quiet).json()["answers"] == first["answers"]
+        renamed = ContinualClassifier.load(path, device="cpu")
+        renamed.rename("d", "z")  # teaches nothing
+        renamed.save(path)
+        while (about := one.about)["version"] == first["version"]:
+            time.sleep(0.05)
+        assert about["drift"]["told"] is not None and "d" not in about["drift"]["affected"]
+        labels = [label.replace("d", "z") for label in labels]
         taught = [{"data": data, "label": label} for data, label in zip(dark, labels, strict=True)]
         assert one.job("correct", {"pictures": taught})["state"] == "done"
         assert not one.about["drift"]["alarm"] and get("/health").json() == {"status": "UP"}

@@ -10,6 +10,8 @@ from safecl.cli.terminal import Quiet, make_console
 from safecl.errors import SafeclError
 from safecl.lines import print_sentence
 
+FOLDER = Path("runs/stress")
+
 
 def stress(
     words: Annotated[
@@ -23,9 +25,7 @@ def stress(
     only: Annotated[
         str | None, typer.Option(help="Some scenarios, joined by commas; all if not given.")
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where runs, tables and page are kept.")] = Path(
-        "runs/stress"
-    ),
+    folder: Annotated[Path, typer.Option(help="Where runs, tables and page are kept.")] = FOLDER,
     quiet: Quiet = False,
 ) -> int:
     """Put methods through class orders, many sessions, Si-Blurry, one pass, wrong labels, few
@@ -48,6 +48,7 @@ def stress(
 
     options = ["--scale", scale] if scale != "small" else []
     options += ["--only", only] if only is not None else []
+    options += ["--folder", str(folder)] if folder != FOLDER else []
     command = shlex.join(["safecl", "stress", *(words or []), *options])
     console = make_console()
     made = run_stress(

@@ -106,9 +106,9 @@ class Answering(ABC):
 
         ``before``: goes on with these, unless the model has learned since; then it begins anew.
         """
-        found = before
-        if found is None or found.calibration != self.calibration:
-            found = Drift(self.calibration, self.known)
+        found = (before or Drift(self.calibration, self.known)).going_on(
+            self.calibration, self.known
+        )
         for _ in self.answers(pictures, unknown=None, detail=False, drift=found):
             pass
         return found

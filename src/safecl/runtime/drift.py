@@ -174,6 +174,13 @@ class Drift:
             if not any(group[place].values for group in self._ranks)
         }
 
+    def going_on(self, calibration: Mapping[str, Any] | None, classes: Sequence[Label]) -> "Drift":
+        """This one, whose classes may have new names; a new one if the model has learned since."""
+        if self.calibration != calibration or len(self.classes) != len(classes):
+            return Drift(calibration, classes, self.rate)
+        self.classes = list(classes)
+        return self
+
     def see(
         self,
         answers: Sequence[int],

@@ -53,7 +53,7 @@ TABLE = {
     "serve.version.missing": "{model} has no such version; its version is {version}.",
     "serve.page.missing": "There is no such file of the page.",
     "watch.no-folder": (
-        "There is no folder {folder}; make one, with a folder of pictures for each class."
+        "{folder} is no folder; name one that has a folder of pictures for each class."
     ),
     "watch.busy": "{folder} is watched already; stop that first.",
     "watch.two-classes": "{picture} lies in {classes}: delete it in all but one of them.",

@@ -74,9 +74,7 @@ class Desk:
         self.batch = BATCH.get(self.place.type, 64)
         self._batches = self._answered = self._reloads = 0
         self._backbones = dict[str, Backbone]()
-        self._now = dict[str, Snapshot]()
-        # where nothing is learned yet, there is nothing to compare with
-        self._drifts = {name: Drift(None, []) for name in self.paths}
+        self._now = dict[str, tuple[Snapshot, Drift]]()
         self.faults = Faults(self.paths)
         self._reloading = threading.Lock()
         self._watching = threading.Lock()
@@ -94,8 +92,7 @@ class Desk:
 
     def file(self, name: str) -> ModelFile | None:
         """The file that answers; None where nothing is learned yet."""
-        now = self._now.get(name)
-        return None if now is None else now.file
+        return self._now[name][0].file if name in self._now else None
 
     def reload(self, name: str) -> str:
         """Have the file at its place answer, if it is another one now; gives its version.
@@ -118,8 +115,8 @@ class Desk:
                     self.place, choose_precision("auto", self.place)
                 )
             now = Snapshot(model, model.method(self._backbones[key]))
-            self._drifts = {**self._drifts, name: Drift(now.calibration, now.known)}
-            self._now = {**self._now, name: now}
+            drift = self._drift(name).going_on(now.calibration, now.known)
+            self._now = {**self._now, name: (now, drift)}
             self._reloads += 1
         return file.version
 
@@ -136,8 +133,7 @@ class Desk:
 
         See ``answer_of``, ``faults`` and ``drift``.
         """
-        now = self._now[name]
-        drift = self._drifts[name]
+        now, drift = self._now[name]
         fault = self.faults.get(name)
         now.limits(unknown, sets)  # refused before any picture is decoded
         # Also if another one, with views of another size, takes its place meanwhile.
@@ -166,7 +162,7 @@ class Desk:
         """A PNG of the picture, coloured by what speaks for a class, or for the answer."""
         from safecl.classifier.answers.explain import SIDE, heat_map, overlay
 
-        now = self._now[name]
+        now, _ = self._now[name]
         png = BytesIO()
         index = None if label is None else now.model.classes.index(find(now.model.header, label))
         (pixels,) = await self.decode([picture], 0, SIDE)
@@ -186,7 +182,12 @@ class Desk:
         since it last learned; see ``Drift.fields``.
         """
         with self._watching:
-            return self._drifts[name].fields() | {"evidence": self._drifts[name].evidence}
+            drift = self._drift(name)
+            return drift.fields() | {"evidence": drift.evidence}
+
+    def _drift(self, name: str) -> Drift:
+        """Where nothing is learned yet, there is nothing to compare with."""
+        return self._now[name][1] if name in self._now else Drift(None, [])
 
     def gauges(self) -> dict[str, float]:
         """Numbers for the metrics."""

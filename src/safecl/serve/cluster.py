@@ -108,6 +108,7 @@ class Replicas:
             file = ModelFile(self.paths[name])
             if file.digest != self._files[name].digest:
                 self._files = {**self._files, name: file}
+                self._drifts.pop(name, None)  # that of the model before
                 self._run()
             return file.version
 

@@ -43,11 +43,15 @@ class Mqtt:
         say: Callable[[str], object],
         client: Any = None,
     ) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:  # an address or a port that cannot be one
+            raise SafeclError("mqtt.url") from error
         if parts.scheme not in PORTS or not parts.hostname:
             raise SafeclError("mqtt.url")
         self.host = parts.hostname
-        self.port = parts.port or PORTS[parts.scheme]
+        self.port = port or PORTS[parts.scheme]
         self.top = top
         self.classes = classes
         self.say = say

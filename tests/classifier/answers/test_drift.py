@@ -48,6 +48,20 @@ def test_a_model_that_has_learned_begins_anew(
     assert model.drift(images[:5], found) is found
 
 
+def test_it_goes_on_under_the_new_names_of_classes(
+    taught: ContinualClassifier, lesson: Callable[..., Any]
+) -> None:
+    dark = darker(lesson("abcdef", 20, seed=5)[0])
+    model = ContinualClassifier.of(taught._fitted)
+    found = model.drift(dark)
+    told = {str(label) for label in found.affected}
+    assert told
+    for label in sorted(told):
+        model.rename(label, label.upper() * 2)
+    assert model.drift(dark[:1], found) is found and found.alarm
+    assert {str(label) for label in found.affected} == {label.upper() * 2 for label in told}
+
+
 def test_an_exported_file_says_the_same_of_the_same_pictures(
     exported: tuple[Path, Path], lesson: Callable[..., Any]
 ) -> None:

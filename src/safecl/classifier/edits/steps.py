@@ -220,7 +220,9 @@ def said(model: Model, made: Model, method: Method, change: Change) -> str:
         told += " The tuning of the network stays as it is."
     calibration = made.header["calibration"]
     pictures = counts(made.header)
-    if calibration and calibration is not model.header["calibration"] and len(pictures) > 1:
+    before = model.header["calibration"]
+    judged = not before or calibration != of_more(before, len(made.classes))
+    if calibration and judged and len(pictures) > 1:
         told += f" Leave-one-out accuracy {accuracy_text(calibration)}, the mean over classes."
     new = [change.labels[c] for c in {*change.new.tolist()} if c >= 0]
     single = [str(label) for label in new if pictures.get(label) == 1]
