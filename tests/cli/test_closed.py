@@ -45,10 +45,14 @@ def test_what_nobody_reads_from_the_start_is_no_error(words: str) -> None:
 
 def test_an_error_keeps_its_code_where_nobody_can_hear_its_sentence() -> None:
     for closed in ("2>&-", "2>/dev/full", ">&- 2>&-"):
-        ran = subprocess.run(
-            ["sh", "-c", f"{COMMAND} inspect none.safecl {closed}"], capture_output=True, timeout=60
-        )
-        assert (ran.returncode, ran.stdout) == (2, b""), closed
+        for buffered in ("", "1"):
+            ran = subprocess.run(
+                ["sh", "-c", f"{COMMAND} inspect none.safecl {closed}"],
+                capture_output=True,
+                timeout=60,
+                env={**os.environ, "PYTHONUNBUFFERED": buffered},
+            )
+            assert (ran.returncode, ran.stdout) == (2, b""), (closed, buffered)
 
 
 def test_an_exported_model_answers_without_streams(

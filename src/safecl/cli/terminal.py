@@ -1,6 +1,5 @@
 """The terminal: its width, its encoding, and sentences on it."""
 
-import contextlib
 import json
 import os
 import select
@@ -111,8 +110,11 @@ def tell(text: str) -> None:
     """Print the last sentence of a command, whose exit code stays the same if nobody can hear
     it.
     """
-    with contextlib.suppress(OSError):
+    try:
         say(text, err=True)
+    except OSError:
+        # what waits in its buffer would fail once more at the end, and be the exit code then
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (it stays)
 
 
 def print_line(text: str, err: bool = False) -> None:
